@@ -1538,9 +1538,13 @@ int32_t Sampler::sample(const float* scores, size_t n) {
     // softmax, then the head of the sorted distribution that top-k, top-p and min-p leave
     double sum = 0;
     for (auto& e : c) sum += e.first = std::exp((e.first - best.first) / options_.temperature);
-    size_t kept = options_.top_k ? std::min<size_t>(options_.top_k, n) : n;
-    if (kept < n || options_.top_p < 1) std::partial_sort(c.begin(), c.begin() + ptrdiff_t(kept), c.end(), likelier);
-    if (kept < n) {
+    if (options_.top_p < 1) { // what is less likely than this can't be in the smallest set of mass top_p
+        const double least = (1 - double(options_.top_p)) * sum / double(n);
+        c.erase(std::remove_if(c.begin(), c.end(), [&](auto& e) { return e.first < least; }), c.end());
+    }
+    size_t kept = options_.top_k ? std::min<size_t>(options_.top_k, c.size()) : c.size();
+    if (kept < c.size() || options_.top_p < 1) std::partial_sort(c.begin(), c.begin() + ptrdiff_t(kept), c.end(), likelier);
+    if (options_.top_k) {
         sum = 0;
         for (size_t i = 0; i < kept; i++) sum += c[i].first;
     }
