@@ -27,7 +27,8 @@
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // GCC 12 sees one in its own header (its bug 105593)
+#pragma GCC diagnostic ignored "-Wuninitialized" // GCC 12 sees some in its own header (its bug 105593)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #include <immintrin.h>
 #pragma GCC diagnostic pop
@@ -1674,7 +1675,13 @@ INLINE Floats abs(Floats a) { EACH(std::fabs(a.v[i])); }
 INLINE Floats round(Floats a) { EACH(std::nearbyint(a.v[i])); }
 INLINE Floats power_of_2(Floats a) { EACH(std::ldexp(1.f, int(a.v[i]))); }
 INLINE Floats copy_sign(Floats a, Floats b) { EACH(std::copysign(a.v[i], b.v[i])); }
-INLINE void store_s8(int8_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = int8_t(std::nearbyint(a.v[i])); }
+INLINE void store_s8(int8_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = int8_t(a.v[i]); } // whole numbers
+INLINE float sum(Floats a) {
+    for (uint32_t n = PANEL / 2; n; n /= 2)
+        for (uint32_t i = 0; i < n; i++) a.v[i] += a.v[i + n];
+    return a.v[0];
+}
+INLINE float largest(Floats a) { return *std::max_element(a.v, a.v + PANEL); }
 #undef EACH
 struct Ints { int32_t v[PANEL]; };
 struct Bytes { const uint8_t* low; const uint8_t* high; bool nibbles; };
@@ -1699,7 +1706,7 @@ INLINE Floats floats(Ints a) {
     for (uint32_t i = 0; i < PANEL; i++) r.v[i] = float(a.v[i]);
     return r;
 }
-constexpr int SOLO = 1, PAIR = 1, MANY = 4, MANY_INT = 4; // panels side by side for one token, for many; tokens side by side
+constexpr int SOLO = 1, PAIR = 1, MANY = 4, MANY_INT = 4; // panels side by side for one token, for many (floats); tokens side by side
 #endif
 
 #if LOCUS_LEVEL == 2
@@ -1730,6 +1737,18 @@ INLINE Floats copy_sign(Floats x, Floats y) { return {sign8(x.a, y.a), sign8(x.b
 INLINE void store_s8(int8_t* p, Floats x) {
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)), 0xd8);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+INLINE float sum(Floats x) {
+    const __m256 s = _mm256_add_ps(x.a, x.b);
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_movehdup_ps(t)));
+}
+INLINE float largest(Floats x) {
+    const __m256 s = _mm256_max_ps(x.a, x.b);
+    __m128 t = _mm_max_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_max_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
 }
 struct Ints { __m256i a, b; };   // 16 sums of 32 bits
 struct IntsU4 { __m256i a, b; }; // 16 pairs of sums of 16 bits: a block's 8 steps of 2 x 15 x 127 fit
@@ -1787,6 +1806,8 @@ INLINE Floats copy_sign(Floats x, Floats y) {
     return {_mm512_or_ps(_mm512_andnot_ps(sign, x.v), _mm512_and_ps(sign, y.v))};
 }
 INLINE void store_s8(int8_t* p, Floats x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v))); }
+INLINE float sum(Floats x) { return _mm512_reduce_add_ps(x.v); }
+INLINE float largest(Floats x) { return _mm512_reduce_max_ps(x.v); }
 struct Ints { __m512i v; };
 using IntsU4 = Ints;
 struct Bytes { __m512i v; };
@@ -1805,21 +1826,6 @@ INLINE Floats floats(Ints s) { return {_mm512_cvtepi32_ps(s.v)}; }
 constexpr int SOLO = 4, PAIR = 2, MANY = 12, MANY_INT = 8;
 #endif
 
-// The sum and the largest of 16, always in the same order.
-INLINE float sum(Floats x) {
-    float v[PANEL];
-    store(v, x);
-    for (int n = PANEL / 2; n; n /= 2)
-        for (int i = 0; i < n; i++) v[i] += v[i + n];
-    return v[0];
-}
-INLINE float largest(Floats x) {
-    float v[PANEL];
-    store(v, x);
-    for (int n = PANEL / 2; n; n /= 2)
-        for (int i = 0; i < n; i++) v[i] = v[i] > v[i + n] ? v[i] : v[i + n];
-    return v[0];
-}
 INLINE Floats load_part(const float* p, size_t n, float rest = 0) { // n < 16 of them
     float v[PANEL];
     for (size_t i = 0; i < PANEL; i++) v[i] = i < n ? p[i] : rest;
@@ -1967,22 +1973,22 @@ LOCUS_TARGET void tiles(const Matrix& w, size_t panel, const Rows& x, size_t n, 
     for (; t < n; t++) tile<Tile, P, 1>(w, panel, x, t, y, y_stride, start, start_stride);
 }
 
-template <class Tile, int M>
+template <class Tile, int P, int M>
 LOCUS_TARGET void multiply(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride) {
     size_t p = begin;
     if (n == 1)
         for (; p + SOLO <= end; p += SOLO) tile<Tile, SOLO, 1>(w, p, x, 0, y, y_stride, start, start_stride);
-    for (; p + PAIR <= end; p += PAIR) tiles<Tile, PAIR, M>(w, p, x, n, y, y_stride, start, start_stride);
+    for (; p + P <= end; p += P) tiles<Tile, P, M>(w, p, x, n, y, y_stride, start, start_stride);
     for (; p < end; p++) tiles<Tile, 1, M>(w, p, x, n, y, y_stride, start, start_stride);
 }
 
 LOCUS_TARGET void matmul(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride) {
     switch (w.type) {
-    case TYPE_F32: return multiply<FloatTile<F32>, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_F16: return multiply<FloatTile<F16>, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_BF16: return multiply<FloatTile<BF16>, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q8: return multiply<Q8Tile, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q4: return multiply<Q4Tile, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_F32: return multiply<FloatTile<F32>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_F16: return multiply<FloatTile<F16>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_BF16: return multiply<FloatTile<BF16>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q8: return multiply<Q8Tile, 1, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q4: return multiply<Q4Tile, 1, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
     }
 }
 
@@ -2103,16 +2109,15 @@ LOCUS_TARGET void activate(float* x, size_t n, uint32_t kind, const float* times
 
 LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scale) {
     for (size_t b = 0; b * BLOCK < n; b++, q += BLOCK) {
-        float in[BLOCK] = {};
-        memcpy(in, x + b * BLOCK, std::min<size_t>(BLOCK, n - b * BLOCK) * sizeof(float));
-        const Floats low = load(in), high = load(in + PANEL);
-        const float most = largest(max(abs(low), abs(high)));
-        const float d = most / 127, inverse = most > 0 && std::isfinite(1 / d) ? 1 / d : 0;
-        store_s8(q, mul(low, set(inverse)));
-        store_s8(q + PANEL, mul(high, set(inverse)));
-        int32_t total = 0;
-        for (uint32_t i = 0; i < BLOCK; i++) total += q[i];
-        scale[b] = {d, d * float(total), total};
+        const size_t left = n - b * BLOCK;
+        const float* in = x + b * BLOCK;
+        Floats low = left >= PANEL ? load(in) : load_part(in, left), high = left >= BLOCK ? load(in + PANEL) : left > PANEL ? load_part(in + PANEL, left - PANEL) : set(0);
+        const float most = largest(max(abs(low), abs(high))), d = most / 127;
+        const Floats inverse = set(most >= 1e-30f && most < INFINITY ? 127 / most : 0); // a row of nothing, or of infinities, is zeros
+        low = round(mul(low, inverse)), high = round(mul(high, inverse));
+        store_s8(q, low), store_s8(q + PANEL, high);
+        const float total = sum(add(low, high));
+        scale[b] = {d, d * total, int32_t(total)};
     }
 }
 
