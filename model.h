@@ -143,12 +143,13 @@ struct Header {
 
     uint32_t q_lora_rank;      // latent attention (DeepSeek-V2, 2.1): 0 with kv_lora_rank > 0: queries are not compressed
     uint32_t kv_lora_rank;     // 0: ordinary attention
+    float latent_norm_eps;     // of q_a_norm and kv_a_norm
 
     uint32_t pooling;          // Pooling, for sentence vectors
     uint32_t normalize;        // 1: sentence vectors have length 1
     uint32_t max_tokens;       // a sentence is cut to so many, special tokens included; 0: context
     uint32_t decoder_start;    // encoder-decoder: the decoder's first token
-    uint32_t reserved[8];      // 0
+    uint32_t reserved[7];      // 0
 };
 
 struct LayerHeader {

@@ -1,0 +1,411 @@
+"""The program's command line: what it prints, and that bad input gives one clear line and an exit status, never a crash."""
+import json, os, re, resource, signal, struct, subprocess, tempfile, time, unittest
+
+import fixture
+
+RUN = os.path.join(fixture.ROOT, "run")
+SIZES = {"uint32_t": ("I", 4), "uint64_t": ("Q", 8), "float": ("f", 4), "char": ("s", 1)}
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # a bad file must not make it allocate without bound
+
+
+def run(*args, stdin=b"", **options):
+    return subprocess.run([RUN, *map(str, args)], input=stdin, capture_output=True, timeout=60, preexec_fn=limit, **options)
+
+
+def structs():
+    """{struct: [(field, format, offset)]} of the checkpoint's structs, from their declarations in model.h."""
+    with open(os.path.join(fixture.ROOT, "model.h"), encoding="utf-8") as f: text = f.read()
+    found = {}
+    for name in ("Rope", "Header", "LayerHeader", "TensorEntry"):
+        body = re.search(r"^struct %s \{.*?\n(.*?)^\};" % name, text, re.M | re.S).group(1)
+        fields, offset = [], 0
+        for kind, field, count in re.findall(r"^    (\w+) (\w+)(?:\[(\d+)\])?;", body, re.M):
+            for i in range(1 if kind == "char" else int(count or 1)):
+                label = field + (f"[{i}]" if count and kind != "char" else "")
+                if kind == "Rope":
+                    fields += [(f"{label}.{f}", fmt, offset + at) for f, fmt, at in found["Rope"]]
+                    offset += 4 * len(found["Rope"])
+                    continue
+                fmt, size = SIZES[kind]
+                if kind == "char": fmt, size = count + "s", int(count)
+                offset += -offset % min(size, 8) if kind != "char" else 0
+                fields.append((label, fmt, offset))
+                offset += size
+        found[name] = fields
+    return found
+
+
+STRUCTS = structs()
+
+
+class Checkpoint:
+    """A checkpoint's bytes, with named fields that can be set."""
+
+    def __init__(self, data):
+        self.data = bytearray(data)
+
+    def field(self, struct_name, field, base=0):
+        fmt, offset = next((f, o) for n, f, o in STRUCTS[struct_name] if n == field)
+        return "<" + fmt, base + offset
+
+    def get(self, struct_name, field, base=0):
+        fmt, offset = self.field(struct_name, field, base)
+        return struct.unpack_from(fmt, self.data, offset)[0]
+
+    def set(self, struct_name, field, value, base=0):
+        fmt, offset = self.field(struct_name, field, base)
+        struct.pack_into(fmt, self.data, offset, value)
+        return self
+
+    def tensor(self, i):
+        last, fmt, offset = STRUCTS["TensorEntry"][-1]
+        return self.get("Header", "tensors_offset") + i * (offset + struct.calcsize(fmt))
+
+    def save(self, path):
+        with open(path, "wb") as f: f.write(self.data)
+        return path
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.llama = fixture.make("llama", cls.path("llama.bin"))
+        cls.bert = fixture.make("bert", cls.path("bert.bin"))
+        cls.sentence = fixture.make("sentence", cls.path("sentence.bin"))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+    def write(self, name, data):
+        with open(self.path(name), "wb") as f: f.write(data)
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name), "rb") as f: return f.read()
+
+    def works(self, *args, **options):
+        p = run(*args, **options)
+        self.assertEqual(p.returncode, 0, p.stderr.decode(errors="replace"))
+        return p.stdout.decode(errors="replace")
+
+    def fails(self, status, pattern, *args, **options):
+        p = run(*args, **options)
+        error = p.stderr.decode(errors="replace")
+        self.assertEqual(p.returncode, status, error)
+        self.assertRegex(error, r"\Arun: [^\n]*\n\Z")
+        self.assertRegex(error, pattern)
+
+    def survives(self, *args):
+        """Bad bytes may happen to be good; what is refused is refused in one line."""
+        p = run(*args)
+        self.assertIn(p.returncode, (0, 1), (args, p.stderr))
+        if p.returncode: self.assertRegex(p.stderr.decode(errors="replace"), r"\Arun: [^\n]*\n\Z")
+        return p.returncode
+
+
+class Usage(Case):
+    def test_help_fits_a_screen(self):
+        lines = self.works("--help").splitlines()
+        self.assertLessEqual(len(lines), 30)
+        self.assertLessEqual(max(map(len, lines)), 110)
+
+    def test_version(self):
+        self.assertRegex(self.works("--version"), r"^locus \d+\.\d+\.\d+, checkpoint format \d+, kernels: \w+\n$")
+
+    def test_switches(self):
+        m = self.llama
+        for pattern, args in ((r"no model", []), (r"unknown switch --nope", [m, "--nope"]), (r"unknown switch -x", [m, "-x"]), (r"-n needs a value", [m, "-n"]), (r"-p needs a value", [m, "-p"]),
+                              (r"-n: 'many' is not a number", [m, "-n", "many"]), (r"-n: '3x' is not a number", [m, "-n", "3x"]), (r"-n: '' is not a number", [m, "-n", ""]),
+                              (r"-n: '-1'", [m, "-n", "-1"]), (r"-n: '99999999999999999999' is out of range", [m, "-n", "99999999999999999999"]),
+                              (r"-t: 'nan' is out of range", [m, "-t", "nan"]), (r"-t: 'inf' is out of range", [m, "-t", "inf"]), (r"-t: '-1' is out of range: 0 to 100", [m, "-t", "-1"]),
+                              (r"--top-p: '1.5' is out of range: 0 to 1", [m, "--top-p", "1.5"]), (r"--min-p", [m, "--min-p", "2"]), (r"--repeat-penalty", [m, "--repeat-penalty", "0"]),
+                              (r"--top-k", [m, "--top-k", "-3"]), (r"-s", [m, "-s", "x"]), (r"-c: '0' is out of range", [m, "-c", "0"]), (r"-j: '0' is out of range", [m, "-j", "0"]),
+                              (r"--ids: 'x' is not a number", [m, "--ids", "1 x"]), (r"--ids: no ids", [m, "--ids", " "]), (r"--ids: '-1' is out of range", [m, "--ids", "-1"]),
+                              (r"one model", [m, m, "-p", "x"]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),
+                              (r"--chat and --info exclude", [m, "--chat", "--info"]), (r"-t does not go with --embed", [m, "--embed", "-t", "1"]), (r"--system does not go", [m, "--system", "x"]),
+                              (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
+                              (r"--stop does not go with --print-ids", [m, "-p", "x", "--stop", "y", "--print-ids"]), (r"--analogy: expected words", [m, "--analogy", "a b"]),
+                              (r"--analogy: expected words", [m, "--analogy", "a +"]), (r"--analogy: expected words", [m, "--analogy", ""])):
+            with self.subTest(args=args[1:]): self.fails(2, pattern, *args)
+
+
+class Generating(Case):
+    def ids(self, *args):
+        return [int(t) for t in self.works(self.llama, *args, "--print-ids").split()]
+
+    def test_greedy_is_the_same_for_any_threads(self):
+        one = self.ids("--ids", "5 6 7", "-n", 20, "-t", 0, "-j", 1)
+        self.assertEqual(len(one), 20)
+        self.assertEqual(one, self.ids("--ids", "5 6 7", "-n", 20, "-t", 0, "-j", 2))
+
+    def test_a_seed_repeats_a_run(self):
+        a = run(self.llama, "-p", "hello", "-n", 12)
+        seed = re.search(rb"seed: -s (\d+)", a.stderr).group(1).decode()
+        self.assertEqual(run(self.llama, "-p", "hello", "-n", 12, "-s", seed).stdout, a.stdout)
+        self.assertNotIn(b"seed", run(self.llama, "-p", "hello", "-n", 2, "-s", 1).stderr)
+
+    def test_text_comes_from_three_places(self):
+        f = self.write("prompt", b"hello world\n")
+        a = self.works(self.llama, "-p", "hello world", "-n", 5, "-t", 0)
+        self.assertEqual(a, self.works(self.llama, "-f", f, "-n", 5, "-t", 0))
+        self.assertEqual(a, self.works(self.llama, "-n", 5, "-t", 0, stdin=b"hello world\n"))
+
+    def test_figures(self):
+        error = run(self.llama, "-p", "hello", "-n", 3, "-t", 0).stderr.decode()
+        self.assertRegex(error, r"^prompt: 1 tokens, [\d.]+ tokens/s; generated: \d+ tokens, [\d.]+ tokens/s; first token after \d+ ms\n$")
+
+    def test_full_context_is_said(self):
+        p = run(self.llama, "--ids", "5 6 7", "-t", 0, "-c", 10, "--print-ids")
+        self.assertEqual(p.returncode, 0)
+        ids = [int(t) for t in p.stdout.split()]
+        if ids[-1] != 2:
+            self.assertEqual(len(ids), 8)  # the last one needs no room
+            self.assertIn(b"the context of 10 tokens is full", p.stderr)
+
+    def test_stop_text(self):
+        whole = self.works(self.llama, "-p", "hello", "-n", 20, "-t", 0).rstrip("\n")
+        stop = whole[4:7]
+        self.assertEqual(self.works(self.llama, "-p", "hello", "-n", 20, "-t", 0, "--stop", stop).rstrip("\n"), whole[:whole.index(stop)])
+        self.assertEqual(self.works(self.llama, "-p", "hello", "-n", 20, "-t", 0, "--stop", whole[-2:] + "never").rstrip("\n"), whole)
+
+    def test_nothing_to_generate(self):
+        self.assertEqual(self.ids("--ids", "5", "-n", 0), [])
+
+    def test_bad_prompts(self):
+        m = self.llama
+        self.works(m, "-p", "", "-n", 2)  # starts from the beginning-of-text token
+        self.fails(1, r"vocabulary", m, "--ids", "5 400", "-n", 1)
+        self.fails(1, r"64", m, "-p", "x " * 100, "-n", 1)
+        self.fails(1, r"No such file", m, "-f", self.path("missing"))
+        self.fails(1, r"[Dd]irectory", m, "-f", self.folder.name)
+        for data in (b"\xff\xfe\xc3(", b"a\0b\0", b"\xf0\x9f", b"\xed\xa0\x80"):
+            self.works(m, "-f", self.write("odd", data), "-n", 2)
+            self.works(m, "--tokenize", "-f", self.path("odd"))
+
+    def test_an_encoder_does_not_generate(self):
+        self.fails(1, r"does not generate", self.bert, "-p", "the cat")
+
+    def test_decoder_ids_need_a_decoder(self):
+        self.fails(1, r"encoder-decoder", self.llama, "--ids", "1", "--decoder-ids", "1")
+
+    def test_interrupt(self):
+        big = fixture.make("llama", self.path("long.bin"), max_position_embeddings=8192)
+        for args in (["-p", "hello", "-s", "1"], ["--chat"]):
+            p = subprocess.Popen([RUN, big, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(0.3)
+            if p.poll() is None:
+                p.send_signal(signal.SIGINT)
+                _, error = p.communicate(timeout=20)
+                self.assertEqual(p.returncode, 130, error)
+                self.assertIn(b"generated:", error)
+            else: p.communicate()
+
+    def test_closed_output_ends_quietly(self):
+        p = subprocess.run(f"'{RUN}' '{self.llama}' -p hello -t 1 -s 1 | head -c 1", shell=True, capture_output=True, timeout=60)
+        self.assertNotIn(b"run: standard", p.stderr)
+
+    def test_full_disk(self):
+        if not os.path.exists("/dev/full"): self.skipTest("no /dev/full")
+        self.fails(1, r"/dev/full: No space", self.llama, "--ids", "5", "--logits", "/dev/full")
+        with open("/dev/full", "wb") as full:
+            for args in (["-p", "hello", "-n", "4", "-t", "0"], ["--info"], ["--tokenize", "-p", "hello"]):
+                p = subprocess.run([RUN, self.llama, *args], stdout=full, stderr=subprocess.PIPE, timeout=60)
+                self.assertEqual(p.returncode, 1)
+                self.assertRegex(p.stderr.decode(), r"run: standard output: No space")
+
+
+class Chat(Case):
+    def test_system_message_is_the_templates_own(self):
+        default = self.works(self.llama, "--chat", "-p", "hi", "-n", 12, "-t", 0, "--print-ids")
+        self.assertEqual(default, self.works(self.llama, "--chat", "-p", "hi", "-n", 12, "-t", 0, "--print-ids", "--system", "You are a test"))
+        self.assertNotEqual(default, self.works(self.llama, "--chat", "-p", "hi", "-n", 12, "-t", 0, "--print-ids", "--system", "You are an ant"))
+
+    def test_users_special_tokens_are_text(self):
+        tokens = self.works(self.llama, "--tokenize", "-p", "<|im_end|>").split()
+        self.assertNotIn("2", tokens)
+        self.assertEqual(len(tokens), len("<|im_end|>"))
+
+    def test_turns_continue_the_conversation(self):
+        m = fixture.make("llama", self.path("roomy.bin"), max_position_embeddings=256)
+        out = self.works(m, "--chat", "-n", 3, "-t", 0, "--print-ids", stdin=b"a\nb\n").splitlines()
+        self.assertEqual(len(out), 2)
+
+        def text(s): return self.works(m, "--tokenize", "-p", s).split()
+        first = ["1", *text("system\nYou are a test"), "2", *text("\n"), "1", *text("user\na"), "2", *text("\n"), "1", *text("assistant\n")]
+        then = [*text("\n"), "1", *text("user\nb"), "2", *text("\n"), "1", *text("assistant\n")]
+        answer = out[0].split()
+        self.assertEqual(self.works(m, "--ids", " ".join(first), "-n", 3, "-t", 0, "--print-ids").split(), answer)
+        closed = answer if answer[-1] == "2" else answer + ["2"]
+        self.assertEqual(self.works(m, "--ids", " ".join(first + closed + then), "-n", 3, "-t", 0, "--print-ids").split(), out[1].split())
+
+    def test_no_template(self):
+        self.fails(1, r"no chat template", self.bert, "--chat", "-p", "hi")
+
+
+class Scores(Case):
+    def test_logits(self):
+        out = self.path("scores")
+        self.works(self.llama, "--ids", "5 6 7", "--logits", out)
+        rows = self.read("scores")
+        self.assertEqual(len(rows), 3 * 268 * 4)
+        last = struct.unpack("<268f", rows[-268 * 4:])
+        best = last.index(max(last))
+        self.assertEqual(self.works(self.llama, "--ids", "5 6 7", "-n", 1, "-t", 0, "--print-ids"), f"{best}\n")
+        self.works(self.sentence, "--ids", "2 5 3", "--logits", out)
+        self.assertEqual(os.path.getsize(out), 3 * 32 * 4)
+        self.fails(1, r"missing/x: No such file", self.llama, "--ids", "5", "--logits", "missing/x")
+
+    def test_perplexity_is_the_mean_loss_of_the_windows(self):
+        import math
+        text = self.write("text", b"hello world, abc def hello hello ghi")
+        ids = [int(t) for t in self.works(self.llama, "--tokenize", "-f", text).split()][:14]
+        total, count = 0, 0
+        for begin in range(0, len(ids), 6):
+            part = ids[begin:begin + 6]
+            self.works(self.llama, "--ids", " ".join(map(str, part)), "--logits", self.path("scores"))
+            raw = self.read("scores")
+            for i, following in enumerate(part[1:]):
+                row = struct.unpack_from("<268f", raw, i * 268 * 4)
+                total += math.log(sum(math.exp(s) for s in row)) - row[following]
+                count += 1
+        line = self.works(self.llama, "--ppl", text, "-c", 6, "-n", 14).splitlines()[-1].split()
+        self.assertEqual(line[::2], ["nll", "ppl", "tokens"])
+        self.assertAlmostEqual(float(line[1]), total / count, 4)
+        self.assertAlmostEqual(float(line[3]), math.exp(total / count), delta=0.01 * float(line[3]))
+        self.assertEqual(int(line[5]), count)
+
+    def test_perplexity_needs_something_to_score(self):
+        self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("empty", b""))
+        self.fails(1, r"left to right", self.bert, "--ppl", self.path("empty"))
+
+
+class Vectors(Case):
+    def test_a_line_a_sentence(self):
+        f = self.write("lines", b"the cat sat on the mat.\n\nthe king\n")
+        lines = self.works(self.sentence, "--embed", "-f", f).splitlines()
+        self.assertEqual(len(lines), 3)
+        for line in lines:
+            v = [float(x) for x in line.split()]
+            self.assertEqual(len(v), 32)
+            self.assertAlmostEqual(sum(x * x for x in v), 1, 5)
+
+    def test_mean_of_the_hidden_states(self):
+        ids = [int(t) for t in "2 5 6 3".split()]  # [CLS] the cat [SEP]
+        self.works(self.sentence, "--ids", " ".join(map(str, ids)), "--logits", self.path("hidden"))
+        h = struct.unpack("<128f", self.read("hidden"))
+        mean = [sum(h[r * 32 + i] for r in range(4)) / 4 for i in range(32)]
+        norm = sum(x * x for x in mean) ** 0.5
+        got = [float(x) for x in self.works(self.sentence, "--embed", "-p", "the cat").split()]
+        for a, b in zip(got, mean): self.assertAlmostEqual(a, b / norm, 5)
+
+    def test_long_sentences_are_cut_and_closed(self):
+        cut = self.works(self.sentence, "--embed", "-p", "the cat sat on a mat king queen man woman")
+        self.assertEqual(cut, self.works(self.sentence, "--embed", "-p", "the cat sat on a mat"))  # 6 words, [CLS] and [SEP]: 8 tokens
+
+    def test_not_a_sentence_encoder(self):
+        self.fails(1, r"how to pool", self.llama, "--embed", "-p", "x")
+
+    def test_fill(self):
+        rows = [l.split() for l in self.works(self.bert, "--fill", "the [MASK] sat on the mat.").splitlines()]
+        self.assertEqual(len(rows), 5)
+        chances = [float(r[0]) for r in rows]
+        self.assertEqual(chances, sorted(chances, reverse=True))
+        self.assertLessEqual(sum(chances), 1.001)
+        self.fails(2, r"no \[MASK\]", self.bert, "--fill", "the cat")
+        self.fails(1, r"masked models", self.llama, "--fill", "a [MASK]")
+
+    def test_neighbours(self):
+        rows = self.works(self.bert, "--similar", "king").splitlines()
+        self.assertEqual(len(rows), 10)
+        self.assertNotIn("king", [r.split()[1] for r in rows])
+        words = [r.split()[1] for r in self.works(self.bert, "--analogy", "king - man + woman").splitlines()]
+        self.assertFalse({"king", "man", "woman"} & set(words))
+        self.fails(1, r"'kings' is not a single token", self.bert, "--similar", "kings")
+
+
+class Info(Case):
+    def test_info(self):
+        text = self.works(self.llama, "--info")
+        for part in (r"2 layers", r"width\s+32", r"positions\s+rotary", r"base 10000", r"4 heads, 2 of keys", r"48 wide, gated silu", r"rms, eps 1e-05", r"0 to 1", r"chat template\s+yes", r"all "):
+            self.assertRegex(text, part)
+        self.assertRegex(self.works(self.bert, "--info"), r"positions\s+learned, 24 rows")
+
+    def test_bench_ends_with_json(self):
+        p = run(self.llama, "--bench")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        row = json.loads(p.stdout.splitlines()[-1])
+        for key in ("load_ms", "first_token_ms", "bytes_per_token", "threads", "isa"): self.assertIn(key, row)
+        self.assertNotIn("prompt_128", row)  # the model's context is 64
+
+
+class BadFiles(Case):
+    ARGS = ("--ids", "5 6", "-n", "1", "-t", "0", "--print-ids")
+
+    def test_not_a_checkpoint(self):
+        for pattern, path in ((r"No such file", self.path("missing.bin")), (r"not a regular file", self.folder.name), (r"empty|short|truncated|bytes", self.write("empty.bin", b"")),
+                              (r"not a (Locus )?checkpoint", self.write("text.bin", b"Once upon a time there was a file that was no checkpoint.\n" * 40)),
+                              (r"GGUF.*convert", self.write("gguf.bin", b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(2000)))):
+            with self.subTest(path=path): self.fails(1, pattern, path, *self.ARGS)
+
+    def test_newer_format(self):
+        data = Checkpoint(self.read("llama.bin"))
+        self.fails(1, r"version|format|newer", data.set("Header", "version", 99).save(self.path("newer.bin")), *self.ARGS)
+
+    def test_cut_anywhere(self):
+        data = self.read("llama.bin")
+        for i in range(200):
+            cut = len(data) * i // 200
+            with self.subTest(cut=cut): self.fails(1, r"\w", self.write("cut.bin", data[:cut]), *self.ARGS)
+
+    def test_header_fields(self):
+        original = self.read("llama.bin")
+        for name, fmt, offset in STRUCTS["Header"]:
+            if fmt.endswith("s"): continue
+            size = struct.calcsize(fmt)
+            for value in (bytes(size), b"\xff" * size, b"\xff" * (size - 1) + b"\x7f", b"\0" * (size - 4) + struct.pack("<f", float("nan")), struct.pack("<f", 1e30) + b"\0" * (size - 4)):
+                data = bytearray(original)
+                data[offset:offset + size] = value
+                with self.subTest(field=name, value=value.hex()): self.survives(self.write("field.bin", data), *self.ARGS)
+
+    def test_100_000_layers(self):
+        data = Checkpoint(self.read("llama.bin"))
+        self.fails(1, r"\w", data.set("Header", "n_layers", 100000).save(self.path("layers.bin")), *self.ARGS)
+
+    def test_tensors(self):
+        def changed(**fields):
+            data = Checkpoint(self.read("llama.bin"))
+            for name, value in fields.items(): data.set("TensorEntry", name, value, data.tensor(1))
+            return data.save(self.path("tensor.bin"))
+        original = Checkpoint(self.read("llama.bin"))
+        first = original.get("TensorEntry", "offset", original.tensor(0))
+        for fields in ({"offset": 1 << 40}, {"offset": (1 << 64) - 64}, {"offset": first}, {"offset": 3}, {"offset": 0}, {"rows": 0xFFFFFFFF, "cols": 0xFFFFFFFF, "count": 0xFFFFFFFF}, {"rows": 0},
+                       {"bytes": (1 << 64) - 1}, {"bytes": 0}, {"type": 77}, {"layout": 9}, {"name": original.get("TensorEntry", "name", original.tensor(0))}, {"name": b"nobody"}, {"name": b"x" * 48}):
+            with self.subTest(fields=fields): self.fails(1, r"\w", changed(**fields), *self.ARGS)
+
+    def test_context_longer_than_a_learned_table(self):
+        self.fails(1, r"24", self.bert, "--ids", "5", "-c", 1000, "--logits", self.path("scores"))
+        self.fails(1, r"24", self.bert, "--ids", "5 " * 30, "--logits", self.path("scores"))
+
+    def test_tokenizer_bytes(self):
+        """Damage in the tokenizer's section never crashes."""
+        import random
+        original = Checkpoint(self.read("llama.bin"))
+        begin, size = original.get("Header", "tokenizer_offset"), original.get("Header", "tokenizer_bytes")
+        rng = random.Random(7)
+        for i in range(150):
+            data = bytearray(original.data)
+            for _ in range(rng.choice((1, 1, 4, 16))): data[begin + rng.randrange(min(size, 400) if i % 2 else size)] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+            with self.subTest(i=i): self.survives(self.write("tokenizer.bin", data), "-p", "hello world <|im_end|>", "-n", "3", "-t", "0")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,694 @@
+// run: generates text from a checkpoint, talks, embeds, scores and shows what a checkpoint holds.
+#include "../model.h"
+#include "../tokenizer.h"
+#include "bench.h"
+#include "chat.h"
+#include "info.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+#include <unistd.h>
+
+using namespace locus;
+
+namespace {
+
+constexpr const char* RELEASE = "0.1.0";
+constexpr const char* HELP = R"(run MODEL.bin [switches]          text in: -p TEXT, -f FILE, or standard input (without its last line break)
+generate   -n N               tokens (default: until the end token or the context is full)
+           -t TEMPERATURE     0 takes the likeliest token (default 0.8)
+           --top-k K  --top-p P  --min-p P  --repeat-penalty X     (default: --top-p 0.95, the others off)
+           -s SEED            repeats a run (default: random, printed)
+           --stop TEXT        ends before this text; may be given several times
+           --print-ids        prints token ids instead of text
+           --ids "1 2 3"      token ids in place of text (an encoder-decoder's source)
+           --decoder-ids "1"  what an encoder-decoder's answer begins with
+chat       --chat             one answer to -p or -f, else a turn for each line of standard input
+           --system TEXT      system message
+vectors    --embed            one sentence vector a line, for each line of the text
+           --fill TEXT        likeliest words for each [MASK]
+           --similar WORD     nearest words in the embedding table
+           --analogy "king - man + woman"
+scores     --logits FILE      float32 scores (or hidden state), a row for each position
+           --ppl FILE         perplexity in windows of -c tokens (default 512), of the first -n tokens
+other      --tokenize         token ids of the text
+           --info             what the checkpoint holds
+           --bench            speed; the last line is JSON
+           -c CONTEXT         most tokens held (default: the model's, at most 8192)
+           -j THREADS         (default: the processor's cores)
+           --help  --version
+)";
+
+// A wrong command line: exit status 2.
+struct UsageError : Error {
+    using Error::Error;
+};
+
+// ---- the command line ---------------------------------------------------------------------------------------------------
+
+struct Options {
+    std::string mode = "generating text";
+    std::string model, argument; // argument: the mode's own value
+    std::optional<std::string> prompt, file, system;
+    std::optional<std::vector<int32_t>> ids, decoder_ids;
+    std::optional<size_t> n;
+    std::vector<std::string> stops;
+    bool print_ids = false, seeded = false;
+    SamplerOptions sampler;
+    SessionOptions session;
+};
+
+template <class T> T number(const std::string& name, std::string_view text, T low, T high) {
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const std::string given = name + ": '" + std::string(text) + "'";
+    if (error == std::errc::invalid_argument || end != text.data() + text.size()) throw UsageError(given + " is not a number");
+    if (error != std::errc() || !(value >= low && value <= high)) {
+        std::ostringstream range;
+        range << given << " is out of range: " << low << " to " << high;
+        throw UsageError(range.str());
+    }
+    return value;
+}
+
+std::vector<int32_t> id_list(const std::string& name, const std::string& text) {
+    std::vector<int32_t> ids;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) ids.push_back(number<int32_t>(name, word, 0, std::numeric_limits<int32_t>::max()));
+    if (ids.empty()) throw UsageError(name + ": no ids");
+    return ids;
+}
+
+// Switches that each mode understands besides -c and -j. The first mode is the one without a switch.
+const std::map<std::string, std::set<std::string>> MODES = {
+    {"generating text", {"-p", "-f", "--ids", "--decoder-ids", "--print-ids", "--stop", "-n", "-t", "--top-k", "--top-p", "--min-p",
+                            "--repeat-penalty", "-s"}},
+    {"--chat", {"-p", "-f", "--system", "--print-ids", "--stop", "-n", "-t", "--top-k", "--top-p", "--min-p", "--repeat-penalty", "-s"}},
+    {"--embed", {"-p", "-f"}},
+    {"--fill", {}},
+    {"--similar", {}},
+    {"--analogy", {}},
+    {"--logits", {"-p", "-f", "--ids", "--decoder-ids"}},
+    {"--ppl", {"-n"}},
+    {"--tokenize", {"-p", "-f"}},
+    {"--info", {}},
+    {"--bench", {}},
+};
+
+Options parse(int argc, char** argv) {
+    Options o;
+    o.sampler.top_p = 0.95f;
+    std::set<std::string> seen;
+    for (int i = 1; i < argc; i++) {
+        const std::string name = argv[i];
+        if (name.empty() || name[0] != '-') {
+            if (!o.model.empty() || name.empty()) throw UsageError("one model, please; not also '" + name + "'");
+            o.model = name;
+            continue;
+        }
+        if (name == "--help" || name == "--version") {
+            if (name == "--help") std::fputs(HELP, stdout);
+            else std::printf("locus %s, checkpoint format %u, kernels: %s\n", RELEASE, VERSION, isa_name());
+            std::exit(0);
+        }
+        const auto value = [&]() -> std::string {
+            if (i + 1 == argc) throw UsageError(name + " needs a value");
+            return argv[++i];
+        };
+        constexpr uint32_t many = std::numeric_limits<int32_t>::max();
+        if (MODES.count(name)) {
+            if (o.mode[0] == '-') throw UsageError(o.mode + " and " + name + " exclude each other");
+            o.mode = name;
+            if (name == "--fill" || name == "--similar" || name == "--analogy" || name == "--logits" || name == "--ppl")
+                o.argument = value();
+        } else if (name == "-p") o.prompt = value();
+        else if (name == "-f") o.file = value();
+        else if (name == "--system") o.system = value();
+        else if (name == "--ids") o.ids = id_list(name, value());
+        else if (name == "--decoder-ids") o.decoder_ids = id_list(name, value());
+        else if (name == "--print-ids") o.print_ids = true;
+        else if (name == "--stop") o.stops.push_back(value());
+        else if (name == "-n") o.n = number<size_t>(name, value(), 0, many);
+        else if (name == "-t") o.sampler.temperature = number<float>(name, value(), 0, 100);
+        else if (name == "--top-k") o.sampler.top_k = number<uint32_t>(name, value(), 0, many);
+        else if (name == "--top-p") o.sampler.top_p = number<float>(name, value(), 0, 1);
+        else if (name == "--min-p") o.sampler.min_p = number<float>(name, value(), 0, 1);
+        else if (name == "--repeat-penalty") o.sampler.repeat_penalty = number<float>(name, value(), 0.01f, 100);
+        else if (name == "-s") o.sampler.seed = number<uint64_t>(name, value(), 0, std::numeric_limits<uint64_t>::max()), o.seeded = true;
+        else if (name == "-c") o.session.context = number<uint32_t>(name, value(), 1, many);
+        else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
+        else throw UsageError("unknown switch " + name + " (--help lists them)");
+        if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
+    }
+    if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
+    const std::set<std::string>& allowed = MODES.at(o.mode);
+    for (const std::string& name : seen)
+        if (name != o.mode && name != "-c" && name != "-j" && !allowed.count(name)) throw UsageError(name + " does not go with " + o.mode);
+    if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) throw UsageError("-p, -f and --ids exclude each other");
+    for (const std::string& stop : o.stops)
+        if (stop.empty()) throw UsageError("--stop: the text is empty");
+    if (o.print_ids && !o.stops.empty()) throw UsageError("--stop does not go with --print-ids");
+    return o;
+}
+
+std::string read_all(std::FILE* file, const std::string& name) {
+    constexpr size_t most = size_t(1) << 30;
+    std::string text;
+    char part[1 << 16];
+    while (const size_t n = std::fread(part, 1, sizeof part, file)) {
+        text.append(part, n);
+        if (text.size() > most) throw Error(name + ": longer than 1 GiB");
+    }
+    if (std::ferror(file)) throw Error(name + ": " + std::strerror(errno));
+    return text;
+}
+
+std::string read_file(const std::string& path) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+    if (!file) throw Error(path + ": " + std::strerror(errno));
+    return read_all(file.get(), path);
+}
+
+// The text that -p, -f or standard input gives. A terminal gives none.
+std::string input_text(const Options& o) {
+    if (o.prompt) return *o.prompt;
+    if (o.file) return read_file(*o.file);
+    if (isatty(STDIN_FILENO)) throw UsageError("no text: give -p TEXT, -f FILE or standard input");
+    return read_all(stdin, "standard input");
+}
+
+// A prompt ends where its writer stopped, not at the line break that an editor or echo put after it.
+std::string prompt_text(const Options& o) {
+    std::string text = input_text(o);
+    if (!o.prompt && !text.empty() && text.back() == '\n') text.pop_back();
+    return text;
+}
+
+// ---- output -------------------------------------------------------------------------------------------------------------
+
+void write_text(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout))
+        throw Error(std::string("standard output: ") + std::strerror(errno));
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct Figures {
+    size_t prompt_tokens = 0, tokens = 0;
+    double prompt_seconds = 0, seconds = 0, first_token = -1; // first_token: after start, of the first answer
+
+    void print() const {
+        std::fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; ", prompt_tokens, prompt_tokens / std::max(prompt_seconds, 1e-9));
+        std::fprintf(stderr, "generated: %zu tokens, %.1f tokens/s; first token after %.0f ms\n", tokens,
+            tokens ? tokens / std::max(seconds, 1e-9) : 0.0, std::max(first_token, 0.0) * 1e3);
+    }
+};
+
+// Prints generated tokens as text, holding back what may be the beginning of a stop text.
+class Writer {
+public:
+    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops) : stream_(tokenizer), stops_(stops) {}
+
+    void skip(int32_t id) { stream_.push(id); } // a token of the prompt: how a word is spaced depends on what stands before it
+
+    // False when a stop text has come: nothing more is printed.
+    bool push(int32_t id) { return print(stream_.push(id)); }
+    void finish() {
+        if (!stopped_ && print(stream_.finish())) write_text(held_);
+    }
+
+private:
+    bool print(const std::string& text) {
+        held_ += text;
+        size_t stop = std::string::npos, safe = held_.size();
+        for (const std::string& s : stops_) {
+            stop = std::min(stop, held_.find(s));
+            for (size_t n = std::min(s.size(), held_.size()); n > 0; n--)
+                if (held_.compare(held_.size() - n, n, s, 0, n) == 0) {
+                    safe = std::min(safe, held_.size() - n);
+                    break;
+                }
+        }
+        stopped_ = stop != std::string::npos;
+        if (stopped_) safe = stop;
+        write_text(held_.substr(0, safe));
+        held_.erase(0, safe);
+        return !stopped_;
+    }
+
+    Tokenizer::Stream stream_;
+    const std::vector<std::string>& stops_;
+    std::string held_;
+    bool stopped_ = false;
+};
+
+// ---- what the modes share -------------------------------------------------------------------------------------------------
+
+struct Program {
+    const Options& options;
+    Model model;
+    std::unique_ptr<Tokenizer> tokenizer_; // null: the checkpoint has none
+    double start;
+
+    Program(const Options& o, double start) : options(o), model(o.model), start(start) {
+        if (model.tokenizer_bytes()) tokenizer_ = std::make_unique<Tokenizer>(model.tokenizer_data(), model.tokenizer_bytes());
+    }
+
+    const Header& header() const { return model.header(); }
+    Error refuse(const std::string& why) const { return Error(options.model + ": " + why); }
+
+    const Tokenizer& tokenizer() const {
+        if (!tokenizer_) throw refuse("the checkpoint has no tokenizer: give --ids, and --print-ids for output");
+        return *tokenizer_;
+    }
+    Session session(SessionOptions with) const {
+        if (header().n_tensors == 0) throw refuse("the checkpoint holds a tokenizer only, no model");
+        return Session(model, with);
+    }
+    Session session() const { return session(options.session); }
+
+    void need_head() const {
+        if (header().n_tensors && header().head == HEAD_NONE)
+            throw refuse("the model has no output head: it gives vectors (--embed, --logits), not words");
+    }
+    // Ids of the prompt; a text that gives none starts from the beginning-of-text token.
+    std::vector<int32_t> prompt_ids() const {
+        if (options.ids) return *options.ids;
+        std::vector<int32_t> ids = tokenizer().encode(prompt_text(options));
+        if (ids.empty() && tokenizer().bos() >= 0) ids.push_back(tokenizer().bos());
+        if (ids.empty()) throw refuse("the prompt is empty, and the tokenizer has no token to begin with");
+        return ids;
+    }
+    std::vector<int32_t> decoder_ids() const {
+        const bool encodes = header().n_encoder_layers > 0;
+        if (!encodes && options.decoder_ids) throw refuse("--decoder-ids is for encoder-decoder models");
+        return options.decoder_ids ? *options.decoder_ids : std::vector<int32_t>{int32_t(header().decoder_start)};
+    }
+    std::string name(int32_t id) const { // a token for people: on one line
+        std::string text = tokenizer().decode({id}, true), out;
+        for (char c : text) out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : std::string(1, c);
+        return out;
+    }
+};
+
+void print_ids(const std::vector<int32_t>& ids) {
+    std::string line;
+    for (int32_t id : ids) line += (line.empty() ? "" : " ") + std::to_string(id);
+    write_text(line + "\n");
+}
+
+// ---- generating -----------------------------------------------------------------------------------------------------------
+
+// Seed, figures and exit status of a run that generates.
+class Generator {
+public:
+    Generator(const Program& program, Session& session) : program_(program), session_(session), sampler_(options(program)) {}
+
+    // Reads the tokens, then samples. Each new token is appended to `ids` and given to `take`, which says whether to go on.
+    template <class Take> void run(std::vector<int32_t>& ids, size_t first, double start, Take take) {
+        for (size_t i = first; i < ids.size(); i++) sampler_.accept(ids[i]);
+        const double begin = seconds();
+        const float* scores = session_.forward(ids.data() + first, ids.size() - first);
+        const double read = seconds();
+        figures_.prompt_tokens += ids.size() - first;
+        figures_.prompt_seconds += read - begin;
+        const size_t limit = program_.options.n.value_or(std::numeric_limits<size_t>::max());
+        for (size_t i = 0; i < limit && !interrupted; i++) {
+            if (i > 0) scores = session_.forward(&ids.back(), 1);
+            const int32_t id = sampler_.sample(scores, session_.width());
+            sampler_.accept(id);
+            ids.push_back(id);
+            if (figures_.first_token < 0) figures_.first_token = seconds() - start;
+            figures_.tokens++;
+            const bool go_on = take(id);
+            if (!go_on || (program_.tokenizer_ && program_.tokenizer_->is_end(id))) break;
+            if (i + 1 < limit && session_.length() == session_.context()) {
+                full_ = true;
+                break;
+            }
+        }
+        figures_.seconds += seconds() - read;
+    }
+
+    bool full() const { return full_; }
+
+    int finish() const {
+        if (full_) std::fprintf(stderr, "run: stopped: the context of %zu tokens is full (-c sets it)\n", session_.context());
+        const SamplerOptions& s = program_.options.sampler;
+        if (s.temperature > 0 && !program_.options.seeded) std::fprintf(stderr, "seed: -s %llu\n", static_cast<unsigned long long>(s.seed));
+        figures_.print();
+        return interrupted ? 130 : 0;
+    }
+
+private:
+    static SamplerOptions options(const Program& program) {
+        program.need_head();
+        if (!program.header().causal)
+            throw program.refuse("the model reads in both directions and does not generate: use --embed, --fill or --logits");
+        return program.options.sampler;
+    }
+
+    const Program& program_;
+    Session& session_;
+    Sampler sampler_;
+    Figures figures_;
+    bool full_ = false;
+};
+
+int generate(const Program& program) {
+    const Options& o = program.options;
+    if (!o.print_ids) program.tokenizer();
+    std::vector<int32_t> ids = program.prompt_ids();
+    const std::vector<int32_t> target = program.decoder_ids();
+    Session session = program.session();
+    Generator generator(program, session);
+    if (program.header().n_encoder_layers) {
+        session.encode(ids.data(), ids.size());
+        ids = target;
+    }
+    const size_t prompt = ids.size();
+    if (o.print_ids) {
+        generator.run(ids, 0, program.start, [](int32_t) { return true; });
+        print_ids({ids.begin() + prompt, ids.end()});
+    } else {
+        Writer writer(program.tokenizer(), o.stops);
+        if (!program.header().n_encoder_layers)
+            for (int32_t id : ids) writer.skip(id);
+        generator.run(ids, 0, program.start, [&](int32_t id) { return writer.push(id); });
+        writer.finish();
+        write_text("\n");
+    }
+    return generator.finish();
+}
+
+int chat(const Program& program) {
+    const Options& o = program.options;
+    const Tokenizer& tokenizer = program.tokenizer();
+    const ChatTemplate form(tokenizer.chat_template());
+    Session session = program.session();
+    Generator generator(program, session);
+    std::vector<int32_t> ids; // the whole conversation; the session holds its first session.length() tokens
+
+    const auto answer = [&](const std::string& user, double start) {
+        const bool first = ids.empty();
+        ChatTemplate::Pieces pieces = form.turn(user, first, o.system);
+        if (!first && !tokenizer.is_end(ids.back())) pieces.insert(pieces.begin(), form.closing());
+        const std::vector<int32_t> read = ChatTemplate::encode(tokenizer, pieces);
+        ids.insert(ids.end(), read.begin(), read.end());
+        const size_t asked = ids.size();
+        if (o.print_ids) {
+            generator.run(ids, session.length(), start, [](int32_t) { return true; });
+            print_ids({ids.begin() + asked, ids.end()});
+            return;
+        }
+        Writer writer(tokenizer, o.stops);
+        generator.run(ids, session.length(), start, [&](int32_t id) { return writer.push(id); });
+        writer.finish();
+        write_text("\n");
+    };
+
+    if (o.prompt || o.file) {
+        answer(prompt_text(o), program.start);
+    } else {
+        const bool terminal = isatty(STDIN_FILENO);
+        std::string line;
+        while (!interrupted && !generator.full()) {
+            if (terminal) std::fputs("> ", stderr);
+            if (!std::getline(std::cin, line)) break;
+            if (!line.empty()) answer(line, seconds());
+        }
+    }
+    return generator.finish();
+}
+
+// ---- scores ---------------------------------------------------------------------------------------------------------------
+
+int logits(const Program& program) {
+    std::vector<int32_t> ids = program.prompt_ids();
+    const std::vector<int32_t> target = program.decoder_ids();
+    Session session = program.session();
+    if (program.header().n_encoder_layers) {
+        session.encode(ids.data(), ids.size());
+        ids = target;
+    }
+    const float* scores = session.forward(ids, Scores::ALL);
+    const size_t n = ids.size() * session.width();
+    const std::string& path = program.options.argument;
+    std::FILE* file = std::fopen(path.c_str(), "wb");
+    bool good = file && std::fwrite(scores, sizeof(float), n, file) == n;
+    if (file && std::fclose(file) != 0) good = false;
+    if (!good) throw Error(path + ": " + std::strerror(errno));
+    return 0;
+}
+
+// Negative log-likelihood of the next token: log sum exp(scores) - scores[next].
+double loss(const float* scores, size_t n, int32_t next) {
+    const float top = *std::max_element(scores, scores + n);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += std::exp(double(scores[i]) - top);
+    return top + std::log(sum) - scores[next];
+}
+
+int perplexity(const Program& program) {
+    constexpr size_t batch = 64; // rows of scores held at once
+    program.need_head();
+    if (!program.header().causal || program.header().n_encoder_layers)
+        throw program.refuse("--ppl is for models that read left to right, without an encoder");
+    std::vector<int32_t> ids = program.tokenizer().encode(read_file(program.options.argument));
+    if (program.options.n) ids.resize(std::min(ids.size(), *program.options.n));
+
+    SessionOptions with = program.options.session;
+    if (!with.context) with.context = std::min<uint32_t>(512, program.header().context);
+    Session session = program.session(with);
+    const size_t window = session.context();
+    double sum = 0;
+    size_t count = 0;
+    for (size_t begin = 0; begin < ids.size() && !interrupted; begin += window) {
+        const size_t end = std::min(begin + window, ids.size());
+        session.rewind(0);
+        for (size_t at = begin; at + 1 < end; at += batch) {
+            const size_t n = std::min(batch, end - 1 - at); // the window's last token predicts nothing
+            const float* scores = session.forward(&ids[at], n, Scores::ALL);
+            for (size_t i = 0; i < n; i++) sum += loss(scores + i * session.width(), session.width(), ids[at + i + 1]);
+            count += n;
+        }
+        std::fprintf(stderr, "%zu of %zu tokens, perplexity %.4f\n", end, ids.size(), std::exp(sum / std::max<size_t>(count, 1)));
+    }
+    if (interrupted) return 130;
+    if (count == 0) throw Error(program.options.argument + ": fewer than two tokens in a window: nothing to score");
+    std::printf("nll %.6f ppl %.6f tokens %zu\n", sum / count, std::exp(sum / count), count);
+    return 0;
+}
+
+// ---- vectors --------------------------------------------------------------------------------------------------------------
+
+// The sentence's vector as the header says: mean, first or last of the final hidden states.
+std::vector<float> pooled(const Program& program, Session& session, const std::vector<int32_t>& ids) {
+    const Header& h = program.header();
+    session.rewind(0);
+    session.forward(ids, h.causal && h.pooling != POOL_LAST ? Scores::ALL : Scores::NONE);
+    const size_t rows = h.causal && h.pooling == POOL_LAST ? 1 : ids.size();
+    const size_t begin = h.pooling == POOL_LAST ? rows - 1 : 0, end = h.pooling == POOL_FIRST ? 1 : rows;
+    std::vector<double> sum(h.dim);
+    for (size_t r = begin; r < end; r++)
+        for (size_t i = 0; i < h.dim; i++) sum[i] += session.hidden()[r * h.dim + i];
+    double square = 0;
+    for (double& v : sum) v /= double(end - begin), square += v * v;
+    const double scale = h.normalize && square > 0 ? 1 / std::sqrt(square) : 1;
+    std::vector<float> out(h.dim);
+    for (size_t i = 0; i < h.dim; i++) out[i] = float(sum[i] * scale);
+    return out;
+}
+
+int embed(const Program& program) {
+    const Header& h = program.header();
+    const Tokenizer& tokenizer = program.tokenizer();
+    if (h.n_tensors && h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
+    if (h.n_encoder_layers) throw program.refuse("--embed is not for encoder-decoder models");
+    std::istringstream lines(input_text(program.options));
+    Session session = program.session();
+    const size_t most = h.max_tokens ? std::min<size_t>(h.max_tokens, session.context()) : session.context();
+    size_t number = 0;
+    for (std::string line; std::getline(lines, line) && !interrupted;) {
+        number++;
+        std::vector<int32_t> ids = tokenizer.encode(line);
+        if (ids.size() > most) { // the closing special token stays
+            const int32_t last = ids.back();
+            ids.resize(most);
+            if (tokenizer.is_special(last)) ids.back() = last;
+        }
+        if (ids.empty()) throw Error("line " + std::to_string(number) + ": no tokens");
+        std::string out;
+        char digits[32];
+        for (float v : pooled(program, session, ids)) {
+            std::snprintf(digits, sizeof digits, "%s%.9g", out.empty() ? "" : " ", double(v));
+            out += digits;
+        }
+        write_text(out + "\n");
+    }
+    return interrupted ? 130 : 0;
+}
+
+int fill(const Program& program) {
+    constexpr size_t shown = 5;
+    const Tokenizer& tokenizer = program.tokenizer();
+    program.need_head();
+    const int32_t mask = tokenizer.mask();
+    if (program.header().causal || mask < 0) throw program.refuse("--fill is for masked models");
+    std::string text = program.options.argument;
+    const std::string common = "[MASK]", own = tokenizer.bytes(mask);
+    for (size_t at = text.find(common); common != own && at != std::string::npos; at = text.find(common, at + own.size()))
+        text.replace(at, common.size(), own);
+
+    const std::vector<int32_t> ids = tokenizer.encode(text, true, true);
+    if (std::find(ids.begin(), ids.end(), mask) == ids.end()) throw UsageError("--fill: the text has no [MASK]");
+    Session session = program.session();
+    const float* all = session.forward(ids, Scores::ALL);
+    const int32_t width = int32_t(session.width());
+    for (size_t i = 0, count = 0; i < ids.size(); i++) {
+        if (ids[i] != mask) continue;
+        if (count++) std::puts("");
+        const float* scores = all + i * width;
+        std::vector<int32_t> order(width);
+        for (int32_t k = 0; k < width; k++) order[k] = k;
+        const auto end = order.begin() + std::min<size_t>(shown, order.size());
+        std::partial_sort(order.begin(), end, order.end(), [&](int32_t a, int32_t b) { return scores[a] > scores[b]; });
+        for (auto id = order.begin(); id != end; ++id)
+            std::printf("%.4f %s\n", std::exp(-loss(scores, width, *id)), program.name(*id).c_str());
+    }
+    return 0;
+}
+
+// The one token of a word, as it stands within a sentence if there is such a one.
+int32_t word_id(const Program& program, const std::string& word) {
+    for (const std::string& form : {" " + word, word}) {
+        const std::vector<int32_t> ids = program.tokenizer().encode(form, false);
+        if (ids.size() == 1) return ids[0];
+    }
+    throw Error("'" + word + "' is not a single token of this vocabulary");
+}
+
+std::vector<float> unit_embedding(const Program& program, int32_t id) {
+    std::vector<float> v(program.header().embed_dim);
+    program.model.embedding(id, v.data());
+    double square = 0;
+    for (float x : v) square += double(x) * x;
+    for (float& x : v) x = square > 0 ? float(x / std::sqrt(square)) : 0;
+    return v;
+}
+
+// Prints the words nearest to plus[0] + plus[1] ... - minus[0] ... by cosine in the embedding table, the words themselves left out.
+int neighbours(const Program& program, const std::vector<std::string>& plus, const std::vector<std::string>& minus) {
+    constexpr size_t shown = 10;
+    const Header& h = program.header();
+    const Tokenizer& tokenizer = program.tokenizer();
+    if (h.n_tensors == 0) throw program.refuse("the checkpoint holds a tokenizer only, no model");
+    std::set<int32_t> inputs;
+    std::vector<float> target(h.embed_dim);
+    const auto add = [&](const std::vector<std::string>& words, float sign) {
+        for (const std::string& word : words) {
+            const int32_t id = word_id(program, word);
+            inputs.insert(id);
+            const std::vector<float> v = unit_embedding(program, id);
+            for (size_t i = 0; i < v.size(); i++) target[i] += sign * v[i];
+        }
+    };
+    add(plus, 1);
+    add(minus, -1);
+    double length = 0;
+    for (float x : target) length += double(x) * x;
+    std::vector<std::pair<double, int32_t>> found;
+    const int32_t words = int32_t(std::min<size_t>(h.vocab_size, tokenizer.size()));
+    for (int32_t id = 0; id < words; id++) {
+        if (inputs.count(id) || tokenizer.is_special(id)) continue;
+        const std::vector<float> v = unit_embedding(program, id);
+        double dot = 0;
+        for (size_t i = 0; i < v.size(); i++) dot += double(v[i]) * target[i];
+        found.push_back({length > 0 ? -dot / std::sqrt(length) : 0, id});
+    }
+    const auto end = found.begin() + std::min(shown, found.size());
+    std::partial_sort(found.begin(), end, found.end());
+    for (auto it = found.begin(); it != end; ++it) std::printf("%.4f %s\n", -it->first, program.name(it->second).c_str());
+    return 0;
+}
+
+int analogy(const Program& program) {
+    std::vector<std::string> plus, minus;
+    std::istringstream words(program.options.argument);
+    std::string sign = "+", word;
+    bool complete = false;
+    while (words >> word) {
+        (sign == "-" ? minus : plus).push_back(word);
+        complete = !(words >> sign);
+        if (complete || (sign != "+" && sign != "-")) break;
+    }
+    if (!complete) throw UsageError("--analogy: expected words with + or - between, as in \"king - man + woman\"");
+    return neighbours(program, plus, minus);
+}
+
+int run(int argc, char** argv) {
+    const double start = seconds();
+    Options options = parse(argc, argv);
+    if (!options.seeded) {
+        std::random_device random;
+        options.sampler.seed = random();
+    }
+    const Program program(options, start);
+    const std::string& mode = options.mode;
+    if (mode == "--chat") return chat(program);
+    if (mode == "--embed") return embed(program);
+    if (mode == "--fill") return fill(program);
+    if (mode == "--similar") return neighbours(program, {options.argument}, {});
+    if (mode == "--analogy") return analogy(program);
+    if (mode == "--logits") return logits(program);
+    if (mode == "--ppl") return perplexity(program);
+    if (mode == "--tokenize") return print_ids(program.tokenizer().encode(input_text(options), false)), 0;
+    if (mode == "--info") return print_info(program.model, program.tokenizer_.get()), 0;
+    if (mode == "--bench") return bench(options.model, options.session), 0;
+    return generate(program);
+}
+
+// Reports what went wrong in one line, whatever bytes a file has put into the message.
+int failed(std::string message, int status) {
+    for (char& c : message)
+        if (static_cast<unsigned char>(c) < ' ') c = '?';
+    std::fprintf(stderr, "run: %s\n", message.c_str());
+    return status;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    std::signal(SIGPIPE, SIG_DFL); // a reader that has gone ends the program quietly
+    struct sigaction interrupt {};
+    interrupt.sa_handler = [](int) { interrupted = 1; };
+    interrupt.sa_flags = int(SA_RESETHAND); // the second Ctrl-C ends the program at once
+    sigaction(SIGINT, &interrupt, nullptr);
+    try {
+        const int status = run(argc, argv);
+        write_text(""); // a full disk shows at the flush
+        return status;
+    } catch (const UsageError& error) {
+        return failed(error.what(), 2);
+    } catch (const std::bad_alloc&) {
+        return failed("not enough memory", 1);
+    } catch (const std::exception& error) {
+        return failed(error.what(), 1);
+    }
+}
