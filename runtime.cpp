@@ -244,6 +244,12 @@ private:
     std::vector<uint8_t> copy_;
 };
 
+// Whether a field of n bytes holds printable text and its NUL.
+bool readable(const char* text, size_t n) {
+    const void* end = memchr(text, 0, n);
+    return end && std::all_of(text, static_cast<const char*>(end), [](char c) { return uint8_t(c) >= 32 && c != 127; });
+}
+
 // ---- header: nothing in it is believed before it is checked -----------------------------------------------------------
 
 void check_header(const Header& h, const char* path) {
@@ -266,7 +272,7 @@ void check_header(const Header& h, const char* path) {
     in("v_head_dim", h.v_head_dim, 1, 8192);
     in("hidden_dim", h.hidden_dim, 1, WIDE);
     in("context", h.context, 1, 1 << 28);
-    in("causal", h.causal, 0, 1);
+    in("causal", h.causal, h.n_encoder_layers ? 1 : 0, 1); // the decoder of an encoder-decoder is
     in("norm", h.norm, 0, NORM_RMS);
     real("norm_eps", h.norm_eps, 0, 1);
     in("norm_place", h.norm_place, 0, NORM_OUTPUT);
@@ -290,7 +296,8 @@ void check_header(const Header& h, const char* path) {
         {"gated", h.gated}, {"qk_norm_layer", h.qk_norm_layer}, {"norm_bias", h.norm_bias}, {"qkv_bias", h.qkv_bias}, {"out_bias", h.out_bias},
         {"ffn_bias", h.ffn_bias}, {"head_bias", h.head_bias}, {"head_dense_bias", h.head_dense_bias}, {"embed_norm", h.embed_norm},
         {"embed_type", h.embed_type}, {"final_norm", h.final_norm}, {"head_dense", h.head_dense}, {"alibi_bf16", h.alibi_bf16},
-        {"shared_gate", h.shared_gate}, {"router_bias", h.router_bias}, {"router_norm", h.router_norm}, {"normalize", h.normalize}};
+        {"shared_gate", h.shared_gate}, {"router_bias", h.router_bias}, {"router_norm", h.router_norm}, {"normalize", h.normalize},
+        {"zero_start", h.zero_start}};
     for (auto& s : switches) in(s.field, s.value, 0, 1);
     const struct { const char* field; float value; } scales[] = {
         {"embed_scale", h.embed_scale}, {"residual_scale", h.residual_scale}, {"logit_scale", h.logit_scale}, {"router_scale", h.router_scale}};
@@ -308,6 +315,7 @@ void check_header(const Header& h, const char* path) {
         in("n_experts_used", h.n_experts_used, 1, h.n_experts / h.n_groups * h.n_groups_used);
     }
     in("kv_lora_rank", h.kv_lora_rank, 0, WIDE);
+    real("latent_norm_eps", h.latent_norm_eps, 0, 1);
     in("q_lora_rank", h.q_lora_rank, 0, h.kv_lora_rank ? WIDE : 0);
     for (const Rope& r : h.rope) {
         if (h.positions != POSITIONS_ROTARY) break;
@@ -375,6 +383,8 @@ struct Model::Weights {
     Stack encoder, decoder;
     bool quantized = false;        // some matrix wants int8 activations
     uint64_t matrix_bytes = 0;     // of all matrices: how much work a token is
+    size_t attn_width = 0, qkv_width = 0, ff_width = 0; // the widest rows that a layer's matrices make: attention's result, its projections, feed-forward's inside
+    bool latent = false;           // some layer has latent attention
 };
 
 uint64_t matrix_bytes(Type type, uint64_t rows, uint64_t cols) {
@@ -401,7 +411,7 @@ class Directory {
 public:
     Directory(const Model::Weights& w, const char* path) : base_(w.file.data()), path_(path) {
         for (const TensorEntry& t : w.directory) {
-            if (!memchr(t.name, 0, sizeof t.name) || !t.name[0]) fail("%.300s: a tensor's name has no end", path);
+            if (!readable(t.name, sizeof t.name) || !t.name[0]) fail("%.300s: the name of tensor %zu of the directory is not text", path, size_t(&t - w.directory.data()));
             if (t.type > TYPE_Q4 || t.layout > LAYOUT_PANELS || !t.count || !t.rows || !t.cols || t.count > 1 << 16 || t.rows > 1 << 26 || t.cols > 1 << 24)
                 fail("%.300s: tensor %s has type %u, layout %u, shape %u x [%u, %u]", path, t.name, t.type, t.layout, t.count, t.rows, t.cols);
             if (t.layout == LAYOUT_PLAIN && t.type != TYPE_F32) fail("%.300s: tensor %s is plain and %s, expected f32", path, t.name, type_name(t.type));
@@ -545,6 +555,11 @@ void load_tensors(Model::Weights& w, const char* path) {
                 fail("%.300s: layer %u's header (kind %u, rope %u, window %u, experts %u, skip_attn_norm %u, attn_scale %g) does not fit the model's", path, begin + i,
                      lh.kind, lh.rope, lh.window, lh.experts, lh.skip_attn_norm, double(lh.attn_scale));
             s.layers.push_back(load_layer(d, h, lh, prefix + std::to_string(i) + ".", cross));
+            const Layer& l = s.layers.back();
+            w.attn_width = std::max<size_t>({w.attn_width, l.attn.out.cols, l.cross.out.cols});
+            w.qkv_width = std::max<size_t>({w.qkv_width, l.attn.qkv.rows, size_t(l.attn.q_b.rows) + l.attn.kv_a.rows, l.ssru.rows, l.cross.qkv.rows, l.cross.kv_a.rows});
+            w.ff_width = std::max<size_t>({w.ff_width, l.ffn.up.rows, l.experts.up.rows, l.shared.up.rows});
+            w.latent |= l.attn.k_b.data != nullptr;
         }
         if (h.final_norm) s.final_norm = d.norm(cross || prefix == "layers." ? "final_norm" : "encoder.final_norm", h.dim, h.norm_bias);
         if (h.positions == POSITIONS_RELATIVE) s.relative_bias = d.plain(prefix == "layers." ? "relative_bias" : "encoder.relative_bias", h.n_heads, h.relative_buckets);
@@ -589,7 +604,7 @@ Model::Model(const std::string& path) : weights_(std::make_unique<Weights>(path)
             fail("%.300s: %s: %llu at %llu do not fit into the file's %llu bytes", p, name, ull(count), ull(offset), ull(size));
     };
     section("tokenizer_bytes", h.tokenizer_offset, h.tokenizer_bytes, 1);
-    if (!memchr(h.name, 0, sizeof h.name)) fail("%.300s: header field name has no end", p);
+    if (!readable(h.name, sizeof h.name)) fail("%.300s: header field name is not text", p);
     section("n_tensors", h.tensors_offset, h.n_tensors, sizeof(TensorEntry));
     if (!h.n_tensors) {
         if (!h.tokenizer_bytes) fail("%.300s: header field n_tensors is 0, and there is no tokenizer either", p);
@@ -1005,21 +1020,19 @@ void Session::State::check_tokens(const int32_t* tokens, size_t n, size_t start)
 
 // Room for n rows.
 void Session::State::reserve(size_t n) {
-    const size_t latent = h.kv_lora_rank ? h.kv_lora_rank + h.rope[0].dim : 0, kv_heads = latent ? 1 : h.n_kv_heads;
-    x.resize(n, h.dim), normed.resize(n, h.dim), attn.resize(n, size_t(h.n_heads) * h.v_head_dim), head_in.resize(n, std::max(h.dim, h.embed_dim));
-    ff.resize(n, std::max({h.hidden_dim, h.expert_dim, h.shared_dim}) * size_t(1 + h.gated));
-    qkv.resize(n * (size_t(h.n_heads) * h.head_dim + size_t(h.n_kv_heads) * (size_t(h.head_dim) + h.v_head_dim) + latent + 2 * h.dim));
-    sub.resize(n * std::max(h.dim, h.embed_dim)), hidden.resize(n * h.dim);
+    const size_t latent = w.latent ? h.kv_lora_rank + h.rope[0].dim : 0, kv_heads = latent ? 1 : h.n_kv_heads;
+    x.resize(n, h.dim), normed.resize(n, h.dim), attn.resize(n, w.attn_width), ff.resize(n, w.ff_width), head_in.resize(n, std::max(h.dim, h.embed_dim));
+    qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim)), hidden.resize(n * h.dim);
     if (latent) {
         q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, h.kv_lora_rank);
         q_latent.resize(n * h.n_heads * latent);
     }
     if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim);
-    for (int i = 0; i < 2; i++) cos_sin[i].resize(n * h.rope[i].dim);
-    const size_t rows = std::max<size_t>(h.n_heads / kv_heads, 32);
+    for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
+    const size_t rows = w.attn_width ? std::max<size_t>(h.n_heads / kv_heads, 32) : 0;
     for (Scratch& s : scratch) {
         s.q.resize(rows * std::max<size_t>(h.head_dim, latent)), s.scores.resize(rows * TILE);
-        s.out.resize(rows * round_up(std::max(h.v_head_dim, h.kv_lora_rank), PANEL));
+        s.out.resize(rows * round_up(latent ? h.kv_lora_rank : h.v_head_dim, PANEL));
         s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows), s.tokens.resize(n);
     }
 }
@@ -1046,7 +1059,8 @@ void Session::State::embed(const Pass& p, uint32_t thread) {
     each_row(p.n, thread, [&](size_t t) {
         float* e = projected ? head_in.row(t) : x.row(t);
         copy_row(w.embed, size_t(p.tokens[t]), e);
-        for (size_t i = 0; i < h.embed_dim; i++) e[i] *= h.embed_scale;
+        const float scale = h.zero_start && &p.stack == &w.decoder && p.start + t == 0 ? 0 : h.embed_scale;
+        for (size_t i = 0; i < h.embed_dim; i++) e[i] *= scale;
         if (projected) ready(head_in, t, h.embed_dim);
     });
     if (projected) {
@@ -1168,7 +1182,7 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
         matmul(a.q_a, normed, p.n, q_compressed.f.data(), q_compressed.width, nullptr, thread);
         team.sync();
         each_row(p.n, thread, [&](size_t t) {
-            k.norm(q_compressed.row(t), h.q_lora_rank, NORM_RMS, h.norm_eps, a.q_a_norm, q_compressed.row(t));
+            k.norm(q_compressed.row(t), h.q_lora_rank, NORM_RMS, h.latent_norm_eps, a.q_a_norm, q_compressed.row(t));
             ready(q_compressed, t, h.q_lora_rank);
         });
         team.sync();
@@ -1178,7 +1192,7 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
     each_row(p.n, thread, [&](size_t t) {
         const float* cs = cos_sin[0].data() + t * r.dim;
         float* key = keys + t * key_dim;
-        k.norm(key, rank, NORM_RMS, h.norm_eps, a.kv_a_norm, key);
+        k.norm(key, rank, NORM_RMS, h.latent_norm_eps, a.kv_a_norm, key);
         rotate(key + rank, cs, r);
         remember(c, 0, p.start + t, key, key_dim, nullptr, 0);
         for (size_t i = t * h.n_heads; i < (t + 1) * h.n_heads; i++) {

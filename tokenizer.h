@@ -25,7 +25,7 @@ namespace locus {
 
 constexpr uint32_t TOKENIZER_VERSION = 1;
 constexpr uint32_t MAX_TOKEN_BYTES = 4096;   // of one token's text
-constexpr uint32_t MAX_REPLACEMENT = 256;    // bytes that the charsmap may put for one character
+constexpr uint32_t MAX_REPLACEMENT = 128;    // bytes that the charsmap may put for one character
 
 enum TokenizerKind : uint32_t { TOKENIZER_BYTE_BPE = 0, TOKENIZER_SPM_BPE = 1, TOKENIZER_UNIGRAM = 2, TOKENIZER_WORDPIECE = 3 };
 enum PreTokenizer : uint32_t { PRE_NONE = 0, PRE_GPT2 = 1, PRE_DIGITS_GPT2 = 2, PRE_LLAMA3 = 3, PRE_QWEN2 = 4, PRE_DEEPSEEK_LLM = 5, PRE_DEEPSEEK_CODER = 6, PRE_DEEPSEEK_V3 = 7, PRE_FALCON = 8, PRE_GPT4O = 9, PRE_TEKKEN = 10, PRE_QWEN35 = 11, PRE_BLOOM = 12 };
@@ -189,7 +189,11 @@ private:
     bool usable(int32_t id) const { return id >= 0 && (type(id) == TOKEN_NORMAL || type(id) == TOKEN_ADDED); } // a model's own token, which text may become
     bool spaced() const { return h_.kind == TOKENIZER_SPM_BPE || h_.kind == TOKENIZER_UNIGRAM; } // U+2581 stands for a space
 
-    const uint8_t* array(const char* name, uint32_t offset, uint64_t count, uint64_t width) const;
+    struct Part { // of the section
+        uint64_t begin, end;
+        const char* name;
+    };
+    void check_array(std::vector<Part>& parts, const char* name, uint32_t offset, uint64_t count, uint64_t width) const;
     std::vector<int32_t> ids(const char* name, uint32_t offset, uint32_t count) const;
     void read_texts();
     void read_merges();
@@ -202,6 +206,7 @@ private:
     size_t run(std::string_view s, size_t i, uint16_t classes, size_t most = ~size_t(0)) const;
     size_t run_not(std::string_view s, size_t i, uint16_t classes) const;
     size_t white_space(std::string_view s, size_t i) const;
+    std::string_view strip_end(std::string_view s) const;
     size_t match(Rule rule, std::string_view s, size_t i) const;
     size_t match_cased(std::string_view s, size_t i, bool contractions) const;
 
@@ -209,8 +214,8 @@ private:
     void add_prefix(Work& w, std::string_view text, bool first) const;
     void add_spaced(Work& w, std::string_view text) const;
     void bert_words(Work& w, std::string_view text) const;
-    void split(Work& w, size_t begin, size_t end, size_t rule) const;
-    void word(Work& w, size_t begin, size_t end) const;
+    void split(Work& w, size_t begin, size_t end, size_t rule = 0) const;
+    void apply(Work& w, size_t begin, size_t end, size_t rule) const;
     void merge(Work& w, std::string_view word) const;
     void unigram(Work& w, std::string_view word) const;
     void wordpiece(Work& w, std::string_view word) const;
@@ -235,7 +240,7 @@ private:
     int32_t byte_ids_[256];              // the token of each byte
     size_t longest_ = 0;                 // bytes of the longest token that text is made of
     double unknown_score_ = 0;
-    bool cut_at_spaces_ = true;          // no token has a space behind something else
+    bool joins_space_[256] = {};         // bytes that a space stands behind within some token
 };
 
 // ---- reading the section ---------------------------------------------------------------------------------------------
@@ -262,19 +267,19 @@ inline const char* Tokenizer::kind_name() const {
     return names[h_.kind];
 }
 
-inline const uint8_t* Tokenizer::array(const char* name, uint32_t offset, uint64_t count, uint64_t width) const {
-    if (!count) return data_;
+inline void Tokenizer::check_array(std::vector<Part>& parts, const char* name, uint32_t offset, uint64_t count, uint64_t width) const {
+    if (!count) return;
     if (offset % 4 || offset < sizeof h_ || offset > bytes_ || count > (bytes_ - offset) / width)
         tokenizer_error(std::string(name) + ": " + std::to_string(count) + " of " + std::to_string(width) + " bytes at " + std::to_string(offset) + " do not fit in a section of " + std::to_string(bytes_) + " bytes");
-    return data_ + offset;
+    parts.push_back({offset, offset + count * width, name});
 }
 
 inline std::vector<int32_t> Tokenizer::ids(const char* name, uint32_t offset, uint32_t count) const {
-    const uint8_t* p = array(name, offset, count, 4);
     std::vector<int32_t> out(count);
-    if (count) std::memcpy(out.data(), p, 4 * size_t(count));
-    for (int32_t id : out)
-        if (id < 0 || uint32_t(id) >= h_.n_tokens) tokenizer_error(std::string(name) + " has token " + std::to_string(id) + " of " + std::to_string(h_.n_tokens));
+    for (uint32_t i = 0; i < count; ++i) {
+        out[i] = int32_t(u32(offset, i));
+        if (out[i] < 0 || uint32_t(out[i]) >= h_.n_tokens) tokenizer_error(std::string(name) + " has token " + std::to_string(out[i]) + " of " + std::to_string(h_.n_tokens));
+    }
     return out;
 }
 
@@ -294,33 +299,24 @@ inline Tokenizer::Tokenizer(const uint8_t* data, size_t bytes) : data_(data), by
         if (t.id < -1 || t.id >= int64_t(h_.n_tokens)) tokenizer_error(std::string(t.name) + " is token " + std::to_string(t.id) + " of " + std::to_string(h_.n_tokens));
     if ((h_.kind == TOKENIZER_UNIGRAM || h_.kind == TOKENIZER_WORDPIECE) && h_.unk < 0) tokenizer_error(std::string(kind_name()) + " without an unknown token");
 
-    array("text_offsets", h_.text_offsets, uint64_t(h_.n_tokens) + 1, 4);
-    const uint32_t text_bytes = u32(h_.text_offsets, h_.n_tokens);
-    array("texts", h_.texts, text_bytes, 1);
-    array("types", h_.types, h_.n_tokens, 1);
-    array("merges", h_.merges, h_.n_merges, 12);
-    array("chat_template", h_.chat_template, h_.chat_template_bytes, 1);
-    array("charsmap", h_.charsmap, h_.charsmap_bytes, 1);
+    std::vector<Part> parts;
+    check_array(parts, "text_offsets", h_.text_offsets, uint64_t(h_.n_tokens) + 1, 4);
+    check_array(parts, "texts", h_.texts, u32(h_.text_offsets, h_.n_tokens), 1);
+    check_array(parts, "scores", h_.scores, h_.kind == TOKENIZER_UNIGRAM ? h_.n_tokens : 0, 4);
+    check_array(parts, "types", h_.types, h_.n_tokens, 1);
+    check_array(parts, "merges", h_.merges, h_.n_merges, 12);
+    check_array(parts, "ends", h_.ends, h_.n_ends, 4);
+    check_array(parts, "prefix", h_.prefix, h_.n_prefix, 4);
+    check_array(parts, "suffix", h_.suffix, h_.n_suffix, 4);
+    check_array(parts, "chat_template", h_.chat_template, h_.chat_template_bytes, 1);
+    check_array(parts, "charsmap", h_.charsmap, h_.charsmap_bytes, 1);
+    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
+    for (size_t i = 1; i < parts.size(); ++i)
+        if (parts[i].begin < parts[i - 1].end) tokenizer_error(std::string(parts[i - 1].name) + " and " + parts[i].name + " overlap at byte " + std::to_string(parts[i].begin));
     if (!h_.chat_template_bytes) h_.chat_template = 0;
     ends_ = ids("ends", h_.ends, h_.n_ends);
     prefix_ = ids("prefix", h_.prefix, h_.n_prefix);
     suffix_ = ids("suffix", h_.suffix, h_.n_suffix);
-    const uint64_t n_scores = h_.kind == TOKENIZER_UNIGRAM ? h_.n_tokens : 0;
-    array("scores", h_.scores, n_scores, 4);
-
-    struct { const char* name; uint64_t from, size; } parts[] = {
-        {"text_offsets", h_.text_offsets, 4 * (uint64_t(h_.n_tokens) + 1)}, {"texts", h_.texts, text_bytes}, {"types", h_.types, h_.n_tokens}, {"scores", h_.scores, 4 * n_scores},
-        {"merges", h_.merges, 12 * uint64_t(h_.n_merges)}, {"ends", h_.ends, 4 * uint64_t(h_.n_ends)}, {"prefix", h_.prefix, 4 * uint64_t(h_.n_prefix)},
-        {"suffix", h_.suffix, 4 * uint64_t(h_.n_suffix)}, {"chat_template", h_.chat_template, h_.chat_template_bytes}, {"charsmap", h_.charsmap, h_.charsmap_bytes}};
-    std::sort(std::begin(parts), std::end(parts), [](const auto& a, const auto& b) { return a.from < b.from; });
-    uint64_t end = 0;
-    const char* before = "";
-    for (const auto& p : parts) {
-        if (!p.size) continue;
-        if (p.from < end) tokenizer_error(std::string(before) + " and " + p.name + " overlap at byte " + std::to_string(p.from));
-        end = p.from + p.size;
-        before = p.name;
-    }
 
     using R = Rule;
     const std::vector<Rule> rules[] = {{}, {R::GPT2}, {R::DIGIT, R::GPT2}, {R::LLAMA3}, {R::QWEN2},
@@ -389,7 +385,7 @@ inline void Tokenizer::read_texts() {
             if (h_.kind == TOKENIZER_BYTE_BPE && t.size() == 1 && own) byte_ids_[uint8_t(t[0])] = int32_t(id);
             if (h_.kind == TOKENIZER_SPM_BPE)
                 for (size_t at = t.find(SPACE_MARK, 1); at != t.npos; at = t.find(SPACE_MARK, at + 3))
-                    if (at < 3 || t.compare(at - 3, 3, SPACE_MARK)) cut_at_spaces_ = false;
+                    if (at < 3 || t.compare(at - 3, 3, SPACE_MARK)) joins_space_[uint8_t(t[at - 1])] = true;
             beginnings += t.size();
         }
 
@@ -460,7 +456,9 @@ inline int32_t Tokenizer::added_at(std::string_view s, size_t at, const std::vec
 
 inline int32_t Tokenizer::find(std::string_view t) const {
     std::string marked;
-    for (char c : t) spaced() && c == ' ' ? marked += SPACE_MARK : marked += c;
+    for (char c : t)
+        if (spaced() && c == ' ') marked += SPACE_MARK;
+        else marked += c;
     return lookup(marked, text_hash(marked));
 }
 
@@ -494,6 +492,12 @@ inline size_t Tokenizer::run(std::string_view s, size_t i, uint16_t classes, siz
 inline size_t Tokenizer::run_not(std::string_view s, size_t i, uint16_t classes) const {
     for (size_t next; i < s.size() && !(class_at(s, i, next) & classes); i = next) {}
     return i;
+}
+inline std::string_view Tokenizer::strip_end(std::string_view s) const { // without trailing white space
+    size_t keep = 0;
+    for (size_t i = 0, next; i < s.size(); i = next)
+        if (!(class_at(s, i, next) & unicode::SPACE)) keep = next;
+    return s.substr(0, keep);
 }
 inline size_t skip(std::string_view s, size_t i, const char* any_of) { // [any_of]*
     while (i < s.size() && s[i] && std::strchr(any_of, s[i])) ++i;
@@ -546,8 +550,9 @@ inline size_t Tokenizer::match_cased(std::string_view s, size_t i, bool contract
 }
 
 inline bool in_ranges(uint32_t c, const uint32_t (*ranges)[2], size_t n) {
-    const auto r = std::upper_bound(ranges, ranges + n, c, [](uint32_t v, const uint32_t (&range)[2]) { return v < range[0]; });
-    return r != ranges && c <= r[-1][1];
+    for (size_t r = 0; r < n && c >= ranges[r][0]; ++r)
+        if (c <= ranges[r][1]) return true;
+    return false;
 }
 
 // DeepSeek LLM's cased letters, as its regular expression lists them
@@ -685,8 +690,8 @@ struct Tokenizer::Work {
         int32_t id;
         uint32_t from;
     };
-    struct Known { // a word seen before: where in text, and where its ids are
-        uint32_t begin, size, first, count;
+    struct Known { // a piece seen before: where in text, and where its ids are
+        uint32_t begin, size, rule, first, count;
     };
     std::string text; // normalised
     std::vector<int32_t> ids;
@@ -721,16 +726,10 @@ inline std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_sp
             ++i;
             continue;
         }
-        std::string_view before = text.substr(begin, i - begin);
+        const std::string_view before = text.substr(begin, i - begin);
         const uint8_t flags = data_[h_.types + uint32_t(id)];
         i += this->text(size_t(id)).size();
-        if (flags & TOKEN_LSTRIP) {
-            size_t keep = 0;
-            for (size_t k = 0, next; k < before.size(); k = next)
-                if (!(class_at(before, k, next) & unicode::SPACE)) keep = next;
-            before = before.substr(0, keep);
-        }
-        plain(w, before, begin == 0);
+        plain(w, flags & TOKEN_LSTRIP ? strip_end(before) : before, begin == 0);
         if (flags & TOKEN_RSTRIP) i = run(text, i, unicode::SPACE);
         w.ids.push_back(id);
         begin = i;
@@ -761,15 +760,14 @@ inline void Tokenizer::plain(Work& w, std::string_view text, bool first) const {
     case TOKENIZER_BYTE_BPE:
         add_prefix(w, text, first);
         w.text += text;
-        return split(w, begin, w.text.size(), 0);
+        return split(w, begin, w.text.size());
     case TOKENIZER_SPM_BPE: {
         add_prefix(w, text, first);
         add_spaced(w, text);
-        if (!cut_at_spaces_) return word(w, begin, w.text.size());
-        size_t from = begin; // no token spans what precedes a word's spaces and them: each word can be done alone
+        size_t from = begin; // where no token goes on behind a space, what stands before and behind can be done alone
         for (size_t at = begin; (at = w.text.find(SPACE_MARK, at)) != std::string::npos; at += 3)
-            if (at > from && (at < from + 3 || w.text.compare(at - 3, 3, SPACE_MARK))) word(w, from, at), from = at;
-        return word(w, from, w.text.size());
+            if (at > from && !joins_space_[uint8_t(w.text[at - 1])] && (at < from + 3 || w.text.compare(at - 3, 3, SPACE_MARK))) split(w, from, at), from = at;
+        return split(w, from, w.text.size());
     }
     case TOKENIZER_UNIGRAM: {
         if (h_.charsmap_bytes) changed = charsmapped(text), text = changed;
@@ -778,8 +776,8 @@ inline void Tokenizer::plain(Work& w, std::string_view text, bool first) const {
             add_prefix(w, part, is_first);
             add_spaced(w, part);
             size_t from = start;
-            for (size_t at = start + 1; (at = w.text.find(SPACE_MARK, at)) != std::string::npos; at += 3) word(w, from, at), from = at;
-            if (from < w.text.size()) word(w, from, w.text.size());
+            for (size_t at = start + 1; (at = w.text.find(SPACE_MARK, at)) != std::string::npos; at += 3) split(w, from, at), from = at;
+            if (from < w.text.size()) split(w, from, w.text.size());
         };
         if (h_.spaces == SPACES_WORDS) {
             for (size_t i = run(text, 0, unicode::SPACE); i < text.size(); i = run(text, i, unicode::SPACE)) {
@@ -789,12 +787,7 @@ inline void Tokenizer::plain(Work& w, std::string_view text, bool first) const {
             }
             return;
         }
-        if (h_.spaces == SPACES_STRIP_COLLAPSE) {
-            size_t keep = 0;
-            for (size_t k = 0, next; k < text.size(); k = next)
-                if (!(class_at(text, k, next) & unicode::SPACE)) keep = next;
-            text = text.substr(0, keep);
-        }
+        if (h_.spaces == SPACES_STRIP_COLLAPSE) text = strip_end(text);
         std::string single;
         for (char c : text)
             if (c != ' ' || h_.spaces == SPACES_KEEP || single.empty() || single.back() != ' ') single += c;
@@ -815,19 +808,37 @@ inline void Tokenizer::add_spaced(Work& w, std::string_view text) const {
         else w.text += c;
 }
 
-// Pieces of w.text that the rules before `rule` have cut.
+// A piece of w.text that the rules before `rule` have cut: cut by the others, and made tokens. Words come again and again: the ids of
+// a short piece seen before are copied.
 inline void Tokenizer::split(Work& w, size_t begin, size_t end, size_t rule) const {
     if (begin == end) return;
-    if (rule == rules_.size()) return word(w, begin, end);
+    const std::string_view s(w.text.data() + begin, end - begin);
+    Work::Known* known = nullptr;
+    if (s.size() <= 64) {
+        known = &w.known[(spread(text_hash(s)) + rule) % w.known.size()];
+        if (known->size == s.size() && known->rule == rule && !std::memcmp(w.text.data() + known->begin, s.data(), s.size())) {
+            w.ids.resize(w.ids.size() + known->count);
+            std::copy_n(w.ids.begin() + known->first, known->count, w.ids.end() - known->count);
+            return;
+        }
+    }
+    const size_t first = w.ids.size();
+    if (rule < rules_.size()) apply(w, begin, end, rule);
+    else if (h_.kind == TOKENIZER_UNIGRAM) unigram(w, s);
+    else if (h_.kind == TOKENIZER_WORDPIECE) wordpiece(w, s);
+    else merge(w, s);
+    if (known && end < ~0u && w.ids.size() < ~0u) *known = {uint32_t(begin), uint32_t(s.size()), uint32_t(rule), uint32_t(first), uint32_t(w.ids.size() - first)};
+}
+
+inline void Tokenizer::apply(Work& w, size_t begin, size_t end, size_t rule) const {
     const Rule r = rules_[rule];
     const std::string_view s(w.text.data() + begin, end - begin);
-    size_t from = 0;
     if (r == Rule::TRAILING_SPACE) { // \s+$
-        for (size_t k = 0, next; k < s.size(); k = next)
-            if (!(class_at(s, k, next) & unicode::SPACE)) from = next;
-        split(w, begin, begin + from, rule + 1);
-        return split(w, begin + from, end, rule + 1);
+        const size_t keep = strip_end(s).size();
+        split(w, begin, begin + keep, rule + 1);
+        return split(w, begin + keep, end, rule + 1);
     }
+    size_t from = 0;
     for (size_t i = 0; i < s.size();) {
         const size_t match_end = match(r, s, i);
         if (match_end == i) {
@@ -839,25 +850,6 @@ inline void Tokenizer::split(Work& w, size_t begin, size_t end, size_t rule) con
         i = from = match_end;
     }
     split(w, begin + from, end, rule + 1);
-}
-
-// Words come again and again: the ids of one seen before are copied.
-inline void Tokenizer::word(Work& w, size_t begin, size_t end) const {
-    const std::string_view s(w.text.data() + begin, end - begin);
-    Work::Known* known = nullptr;
-    if (s.size() <= 64) {
-        known = &w.known[spread(text_hash(s)) % w.known.size()];
-        if (known->size == s.size() && !std::memcmp(w.text.data() + known->begin, s.data(), s.size())) {
-            w.ids.resize(w.ids.size() + known->count);
-            std::copy_n(w.ids.begin() + known->first, known->count, w.ids.end() - known->count);
-            return;
-        }
-    }
-    const size_t first = w.ids.size();
-    if (h_.kind == TOKENIZER_UNIGRAM) unigram(w, s);
-    else if (h_.kind == TOKENIZER_WORDPIECE) wordpiece(w, s);
-    else merge(w, s);
-    if (known && first < ~0u) *known = {uint32_t(begin), uint32_t(s.size()), uint32_t(first), uint32_t(w.ids.size() - first)};
 }
 
 // A character without a token, as its bytes' tokens.
@@ -1012,7 +1004,7 @@ inline void Tokenizer::bert_words(Work& w, std::string_view text) const {
     }
     size_t begin = w.text.size();
     const auto cut = [&] {
-        if (begin < w.text.size()) word(w, begin, w.text.size());
+        if (begin < w.text.size()) split(w, begin, w.text.size());
         begin = w.text.size();
     };
     for (char32_t c : wide) {

@@ -117,6 +117,7 @@ class Usage(Case):
         lines = self.works("--help").splitlines()
         self.assertLessEqual(len(lines), 30)
         self.assertLessEqual(max(map(len, lines)), 110)
+        with open(os.path.join(fixture.ROOT, "README.md"), encoding="utf-8") as f: self.assertIn("\n".join(lines), f.read())
 
     def test_version(self):
         self.assertRegex(self.works("--version"), r"^locus \d+\.\d+\.\d+, checkpoint format \d+, kernels: \w+\n$")

@@ -236,7 +236,7 @@ struct Variant {
     const char* name;
     void (*change)(Checkpoint&);
 };
-void latent(Checkpoint& c) { c.h.kv_lora_rank = 40, c.h.head_dim = 32, c.h.rope[0].dim = 8, c.h.rope[0].interleaved = 1, c.h.n_kv_heads = 6; }
+void latent(Checkpoint& c) { c.h.kv_lora_rank = 40, c.h.latent_norm_eps = 1e-6f, c.h.head_dim = 32, c.h.rope[0].dim = 8, c.h.rope[0].interleaved = 1, c.h.n_kv_heads = 6; }
 void mixture(Checkpoint& c) { c.h.n_experts = 8, c.h.n_experts_used = 3, c.h.expert_dim = 40, c.h.router_norm = 1; }
 const Variant variants[] = {
     {"rotary", [](Checkpoint&) {}},

@@ -195,10 +195,15 @@ TEST_CASE("tokenizer: byte-level BPE merges by rank, then from the left") {
 TEST_CASE("tokenizer: pre-tokenisers cut where their regular expressions do") {
     using Pieces = std::vector<std::string>;
     const auto check = [](uint32_t pre, const Pieces& p) {
-        const auto join = [](const Pieces& all) { std::string out; for (const auto& a : all) out += a + "|"; return out; };
+        const auto join = [](const Pieces& all) {
+            std::string out;
+            for (const auto& a : all) out += a + "|";
+            return out;
+        };
         CHECK(join(pieces(pre, p)) == join(p));
     };
-    check(PRE_GPT2, {"don", "'t", " we", "'ll", " I", "'", "M", "  ", " x", "123", " 45", "!?", " (", "\n\n", "\t", "a", " \u00e9\u00c9", "  "});
+    check(PRE_GPT2,
+        {"don", "'t", " we", "'ll", " I", "'", "M", "  ", " x", "123", " 45", "!?", " (", "\n\n", "\t", "a", " \u00e9\u00c9", "  "});
     check(PRE_DIGITS_GPT2, {"a", " ", "1", "2", "\u00b2", "b", "  "});
     check(PRE_LLAMA3, {"I", "'M", "\u00a0x", "123", "4", "!?\n\n", "  \n\n", "  ", " a", ".b", "'\u017f"});
     check(PRE_QWEN2, {"1", "2", "e", "\u0301"}); // without NFC the accent is a sign of its own
@@ -214,15 +219,21 @@ TEST_CASE("tokenizer: pre-tokenisers cut where their regular expressions do") {
 
 TEST_CASE("tokenizer: NFC composes, orders marks and knows Hangul") {
     const unicode::Normalizer n;
-    const auto nfc = [&](std::u32string s) { n.nfc(s); return s; };
-    const auto nfd = [&](std::u32string s) { n.nfd(s); return s; };
+    const auto nfc = [&](std::u32string s) {
+        n.nfc(s);
+        return s;
+    };
+    const auto nfd = [&](std::u32string s) {
+        n.nfd(s);
+        return s;
+    };
     CHECK(nfc(U"e\u0301") == U"\u00e9");
-    CHECK(nfc(U"s\u0307\u0323") == U"\u1e69");       // dot above, dot below: ordered first
+    CHECK(nfc(U"s\u0307\u0323") == U"\u1e69"); // dot above, dot below: ordered first
     CHECK(nfc(U"\u212b") == U"\u00c5");
     CHECK(nfc(U"\u1100\u1161\u11a8") == U"\uac01");
     CHECK(nfd(U"\uac01") == U"\u1100\u1161\u11a8");
     CHECK(nfd(U"\u01d5") == U"U\u0308\u0304");
-    CHECK(nfc(U"\u0958") == U"\u0915\u093c");        // excluded from composition
+    CHECK(nfc(U"\u0958") == U"\u0915\u093c"); // excluded from composition
     CHECK(nfc(U"a\u0301\u0301") == U"\u00e1\u0301");
     CHECK(nfc(U"a\u0315\u0300") == U"\u00e0\u0315");
     Section s(TOKENIZER_BYTE_BPE);
@@ -265,10 +276,10 @@ TEST_CASE("tokenizer: SentencePiece BPE puts a space in front, falls back to byt
 
 TEST_CASE("tokenizer: unigram takes the way of the largest sum") {
     Loaded t(small_unigram());
-    CHECK(t->encode("ab") == Ids{1, 5});          // -3 - 2.5 is more than -2 - 4 and than -7
+    CHECK(t->encode("ab") == Ids{1, 5}); // -3 - 2.5 is more than -2 - 4 and than -7
     CHECK(t->encode("  a\n ab ") == Ids{2, 1, 5});
     CHECK(t->encode("abb") == Ids{1, 5, 3});
-    CHECK(t->encode("xyb") == Ids{1, 0, 3});      // x and y are one unknown
+    CHECK(t->encode("xyb") == Ids{1, 0, 3}); // x and y are one unknown
     CHECK(t->encode("") == Ids{});
     CHECK(t->encode(" \n") == Ids{});
     CHECK(t->decode({2, 1, 5}) == "a ab");
@@ -301,7 +312,7 @@ TEST_CASE("tokenizer: a charsmap replaces what its trie holds") {
 TEST_CASE("tokenizer: WordPiece takes the longest pieces, or calls the word unknown") {
     Loaded t(small_wordpiece());
     CHECK(t->encode("unwanted, running") == Ids{2, 5, 7, 11, 9, 10, 3});
-    CHECK(t->encode("UNWANT\u00c9D", false) == Ids{5, 7});                  // lower case, no accent
+    CHECK(t->encode("UNWANT\u00c9D", false) == Ids{5, 7}); // lower case, no accent
     CHECK(t->encode("cafe\u0301 Caf\u00e9", false) == Ids{12, 12});
     CHECK(t->encode("un\u4e2dun", false) == Ids{5, 13, 5});
     CHECK(t->encode("unx un", false) == Ids{1, 5});
@@ -316,7 +327,8 @@ TEST_CASE("tokenizer: WordPiece takes the longest pieces, or calls the word unkn
 
 TEST_CASE("tokenizer: added tokens are always found, the longest first; special ones when asked for") {
     Section s = small_bpe();
-    const int32_t one = s.add("\n", TOKEN_ADDED), two = s.add("\n\n", TOKEN_ADDED), end = s.add("<|end|>", TOKEN_CONTROL), mask = s.add("<mask>", TOKEN_CONTROL | TOKEN_LSTRIP | TOKEN_RSTRIP);
+    const int32_t one = s.add("\n", TOKEN_ADDED), two = s.add("\n\n", TOKEN_ADDED), end = s.add("<|end|>", TOKEN_CONTROL),
+                  mask = s.add("<mask>", TOKEN_CONTROL | TOKEN_LSTRIP | TOKEN_RSTRIP);
     Loaded t(s);
     CHECK(t->encode("h\n\n\nh") == Ids{'h', two, one, 'h'});
     CHECK(t->encode("<|end|>") == Ids{'<', '|', 'e', 'n', 'd', '|', '>'});
@@ -391,7 +403,8 @@ TEST_CASE("tokenizer: a damaged section is told, and never read past its end") {
         CHECK(message(good) == "");
         for (size_t n = 0; n < good.size(); ++n) CHECK_THROWS_AS(Loaded(good.substr(0, n)), Error);
         for (size_t field = 0; field < sizeof(TokenizerHeader) / 4; ++field)
-            for (uint32_t value : {0u, 1u, 2u, 7u, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu, 0xFFFFFFFCu, uint32_t(good.size()), uint32_t(good.size() - 4)}) {
+            for (uint32_t value :
+                {0u, 1u, 2u, 7u, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu, 0xFFFFFFFCu, uint32_t(good.size()), uint32_t(good.size() - 4)}) {
                 std::string bad = good;
                 std::memcpy(&bad[4 * field], &value, 4);
                 try {
@@ -406,8 +419,14 @@ TEST_CASE("tokenizer: a damaged section is told, and never read past its end") {
 }
 
 TEST_CASE("tokenizer: errors say what and where") {
-    const auto with = [](Section s, auto change) { change(s); return message(s.bytes()); };
-    const auto has = [](const std::string& text, const std::string& part) { INFO(text); CHECK(text.find(part) != std::string::npos); };
+    const auto with = [](Section s, auto change) {
+        change(s);
+        return message(s.bytes());
+    };
+    const auto has = [](const std::string& text, const std::string& part) {
+        INFO(text);
+        CHECK(text.find(part) != std::string::npos);
+    };
     has(with(small_spm(), [](Section& s) { s.texts[5] = "<0xZZ>"; }), "token 5 is a byte named '<0xZZ>'");
     has(with(small_spm(), [](Section& s) { s.texts[5] = "<0x1>"; }), "expected <0x00> to <0xFF>");
     has(with(small_bpe(), [](Section& s) { s.merges[1] = 9999; }), "merge 0 names a token past");

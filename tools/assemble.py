@@ -5,7 +5,7 @@ part of the function.
 """
 import re
 
-from checkpoints import BLOCKS, ConvertError, Tensor, row_major
+from checkpoints import BLOCKS, ConvertError
 from model_format import E
 
 WIDTH = {"Q4_0": E.TYPE_Q4, "Q4_1": E.TYPE_Q4, "Q4_K": E.TYPE_Q4, "F16": E.TYPE_F16, "BF16": E.TYPE_BF16, "F32": E.TYPE_F32, "F64": E.TYPE_F32}  # other types: q8
@@ -15,14 +15,14 @@ ORDER = [E.TYPE_Q4, E.TYPE_Q8, E.TYPE_F16, E.TYPE_BF16, E.TYPE_F32]
 class View:
     """Rows of a source tensor as a matrix; a vector is a matrix of one column."""
 
-    def __init__(self, tensor, rows, cols, first=0, row_stride=None, col_stride=1, scale=1.0, add=0.0):
-        self.tensor, self.shape, self.first, self.strides, self.scale, self.add = tensor, (rows, cols), first, (cols if row_stride is None else row_stride, col_stride), scale, add
+    def __init__(self, tensor, rows, cols, first=0, row_stride=None, col_stride=1, add=0.0):
+        self.tensor, self.shape, self.first, self.strides, self.add = tensor, (rows, cols), first, (cols if row_stride is None else row_stride, col_stride), add
 
     def rows(self, start, n):
-        return View(self.tensor, n, self.shape[1], self.first + start * self.strides[0], *self.strides, self.scale, self.add)
+        return View(self.tensor, n, self.shape[1], self.first + start * self.strides[0], *self.strides, self.add)
 
     def transposed(self):
-        return View(self.tensor, self.shape[1], self.shape[0], self.first, self.strides[1], self.strides[0], self.scale, self.add)
+        return View(self.tensor, self.shape[1], self.shape[0], self.first, self.strides[1], self.strides[0], self.add)
 
 
 class Output:
@@ -52,8 +52,11 @@ class Assembler:
     def __init__(self, model, tensors, source):
         self.m, self.h, self.source, self.outputs, self.used, self.planned = model, model.h, source, [], set(), set()
         self.tensors = {}
+        # "model.decoder." may stand whole, or without its beginning
+        parts = model.prefix.split(".")[:-1]
+        prefix = "^(?:" + "|".join(re.escape(".".join(parts[i:]) + ".") for i in range(len(parts))) + ")" if parts else "^"
         for name, tensor in tensors.items():
-            short = name[len(model.prefix):] if model.prefix and name.startswith(model.prefix) else name
+            short = re.sub(prefix, "", name)
             for old, new in ((".gamma", ".weight"), (".beta", ".bias")):  # BERT's first checkpoints
                 if short.endswith("LayerNorm" + old): short = short[:-len(old)] + new
             if short in self.tensors: raise ConvertError(f"{source}: tensor {short!r} is there twice, with and without {model.prefix!r}")
@@ -64,7 +67,7 @@ class Assembler:
 
     def name(self, role, i=None, e=None):
         if role not in self.table: raise ConvertError(f"{self.source}: this architecture has no {role}")
-        return self.table[role].replace("{i}", str(i)).replace("{e}", str(e))
+        return self.table[role].replace("{i}", str(i)).replace("{i+1}", str((i or 0) + 1)).replace("{e}", str(e))
 
     def has(self, role, suffix=".weight"):
         return role in self.table and self.table[role] + suffix in self.tensors
@@ -87,17 +90,16 @@ class Assembler:
 
     def vector(self, name, n, add=0.0):
         t = self.take(name, n)
-        return View(t, n, 1, 0, t.strides[0], 1, 1.0, add)
+        return View(t, n, 1, 0, t.strides[0], 1, add)
 
     def bias(self, role, n, i=None):
         return self.vector(self.name(role, i) + ".bias", n)
 
     # -- putting
 
-    def put(self, name, layout, rows, cols, views, count=1):
-        """A tensor whose rows are those of the views, one after the other; rows are one column wide in a vector."""
+    def put(self, name, layout, rows, cols, views, count=1, row=0):
+        """A tensor whose rows are those of the views, one after the other from row on; rows are one column wide in a vector."""
         out = Output(name, layout, count, rows, cols)
-        row = 0
         for view in views:
             if view.shape[0]: out.pieces.append((row // rows, row % rows, view))
             row += view.shape[0]
@@ -151,7 +153,7 @@ class Assembler:
             elif self.m.repeat_qk_norm: views = [self.vector(name, n, add)] * heads
             else:  # a row for each head
                 t = self.take(name, heads, n)
-                views = [View(t, n, 1, head * t.strides[0], t.strides[1], 1, 1.0, add) for head in range(heads)]
+                views = [View(t, n, 1, head * t.strides[0], t.strides[1], 1, add) for head in range(heads)]
             self.put_vector(to + suffix, heads * n, *views)
 
     def latent_attention(self, to, i):
@@ -178,6 +180,11 @@ class Assembler:
         """The matrices of a tensor of three dimensions."""
         t = self.take(name, count, rows, cols)
         return [View(t, rows, cols, n * t.strides[0], *t.strides[1:]) for n in range(count)]
+
+    def ssru(self, to, i):
+        dim = self.h["dim"]
+        self.put_matrix(to + "ssru.weight", 2 * dim, dim, self.matrix("ssru_input", dim, dim, i), self.matrix("ssru_gate", dim, dim, i))
+        self.put(to + "ssru.bias", E.LAYOUT_PLAIN, 2 * dim, 1, [self.bias("ssru_gate", dim, i)], row=dim)
 
     def cross_attention(self, to, i):
         h, dim = self.h, self.h["dim"]
@@ -206,9 +213,10 @@ class Assembler:
         def each(role, rows, cols):
             if "{e}" in self.table.get(role, ""): return [self.matrix(role, rows, cols, i, e) for e in range(n)]
             return self.stacked(self.name(role, i) + ".weight", n, rows, cols)
-        gates, ups, downs = each("expert_gate", hidden, dim), each("expert_up", hidden, dim), each("expert_down", dim, hidden)
-        self.put_matrix(to + "experts.up.weight", 2 * hidden, dim, *(view for pair in zip(gates, ups) for view in pair), count=n)
-        self.put_matrix(to + "experts.down.weight", dim, hidden, *downs, count=n)
+        if "expert_gate_up" in self.table and self.name("expert_gate_up", i) + ".weight" in self.tensors: ups = each("expert_gate_up", 2 * hidden, dim)
+        else: ups = [view for pair in zip(each("expert_gate", hidden, dim), each("expert_up", hidden, dim)) for view in pair]
+        self.put_matrix(to + "experts.up.weight", 2 * hidden, dim, *ups, count=n)
+        self.put_matrix(to + "experts.down.weight", dim, hidden, *each("expert_down", dim, hidden), count=n)
         if h["shared_dim"]:
             self.feed_forward(to + "shared", ("shared_gate", "shared_up", "shared_down"), h["shared_dim"], 0, i)
             if h["shared_gate"]: self.put_matrix(to + "shared.gate.weight", 1, dim, self.shared_router(dim, i))
@@ -222,8 +230,10 @@ class Assembler:
         h, dim = self.h, self.h["dim"]
         before, after = h["norm_place"] != E.NORM_OUTPUT, h["norm_place"] in (E.NORM_SANDWICH, E.NORM_OUTPUT)
         if before and not layer["skip_attn_norm"]: self.put_norm(to + "attn_norm", "attn_norm", dim, i)
-        (self.latent_attention if h["kv_lora_rank"] else self.attention)(to, i)
-        self.put_linear(to + "attn.out", "out", dim, h["n_heads"] * h["v_head_dim"], h["out_bias"], i)
+        if layer["kind"] == E.LAYER_SSRU: self.ssru(to, i)
+        else:
+            (self.latent_attention if h["kv_lora_rank"] else self.attention)(to, i)
+            self.put_linear(to + "attn.out", "out", dim, h["n_heads"] * h["v_head_dim"], h["out_bias"], i)
         if after: self.put_norm(to + "attn_post_norm", "attn_post_norm", dim, i)
         if cross: self.cross_attention(to, i)
         if before and h["parallel"] != E.PARALLEL_ONE_NORM: self.put_norm(to + "ffn_norm", "ffn_norm", dim, i)

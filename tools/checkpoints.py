@@ -11,18 +11,18 @@ import zipfile
 
 from gguf import ConvertError, TYPES
 
-SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1}  # bytes an element of the types that can be converted
+SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}  # bytes an element of the types that can be converted
 BLOCKS = {name: (elements, size) for name, elements, size in TYPES.values()}
-BLOCKS.update({name: (1, size) for name, size in SIZES.items()})
+BLOCKS.update({name: (1, size) for name, size in SIZES.items()}, INTGEMM8=(1, 1))  # Marian's int8: the Tensor has its scale
 MAX_HEADER = 100 << 20
 MAX_DIM = 1 << 40
 
 
 class Tensor:
-    """An array in a file: element [i, j, ..] is number i strides[0] + j strides[1] + .. of those that start at offset."""
+    """An array in a file: element [i, j, ..] is scale times number i strides[0] + j strides[1] + .. of those that start at offset."""
 
-    def __init__(self, path, type, offset, shape, strides=None):
-        self.path, self.type, self.offset, self.shape = path, type, offset, tuple(shape)
+    def __init__(self, path, type, offset, shape, strides=None, scale=1.0):
+        self.path, self.type, self.offset, self.shape, self.scale = path, type, offset, tuple(shape), scale
         self.strides = tuple(strides) if strides is not None else row_major(shape)
 
 

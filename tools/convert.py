@@ -3,7 +3,8 @@
 
   python3 tools/convert.py SRC OUT.bin [--type f32|f16|bf16|q8|q4] [--tokenizer FILE]
 
-SRC is a Hugging Face folder (config.json with safetensors or pytorch_model.bin), a GGUF file, or a llama2.c .bin.
+SRC is a Hugging Face folder (config.json with safetensors or pytorch_model.bin), a GGUF file, a Marian translation model (its .bin, or
+the folder that holds it, with the vocabulary's .spm beside it), or a llama2.c .bin.
 Python's standard library alone; the numbers are converted by build/quantize, which `make` builds.
 """
 import argparse
@@ -21,6 +22,7 @@ from families import Config, llama_like, model_of
 from gguf import TYPES, is_gguf, read_gguf
 from model_format import E, HEADER, LAYER_HEADER, TENSOR_ENTRY
 import gguf_families
+import marian
 import tokenizer_files
 
 ALIGNMENT = 64
@@ -84,6 +86,13 @@ def open_gguf(path):
     return Source(path, model, tensors, section, c.text("general.name", os.path.basename(path)))
 
 
+def open_marian(path, vocabulary):
+    options, tensors = marian.read_marian(path)
+    model = marian.model_of(Config(path, options))
+    section = tokenizer_files.from_marian(vocabulary or marian.vocabulary(path), model.h["vocab_size"])
+    return Source(path, model, tensors, section, os.path.basename(path))
+
+
 def open_llama2c(path, tokenizer):
     fields, tensors = read_llama2c(path)
     model = llama_like(Config(path, dict(fields, hidden_act="silu")), interleaved=1)
@@ -93,8 +102,10 @@ def open_llama2c(path, tokenizer):
 
 def open_source(path, tokenizer):
     if not os.path.exists(path): raise ConvertError(f"{path}: no such file or folder")
+    if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "config.json")): path = marian.find(path) or path
+    if os.path.isfile(path) and marian.is_marian(path): return open_marian(path, tokenizer)
     if not os.path.isdir(path) and not is_gguf(path): return open_llama2c(path, tokenizer)
-    if tokenizer: raise ConvertError(f"--tokenizer {tokenizer}: only a llama2.c checkpoint needs it, {path} has its own")
+    if tokenizer: raise ConvertError(f"--tokenizer {tokenizer}: only a checkpoint of llama2.c or Marian takes it, {path} has its own")
     return open_folder(path) if os.path.isdir(path) else open_gguf(path)
 
 
@@ -153,7 +164,9 @@ class File:
             for matrix, row, view in out.pieces:
                 t, (rows, cols) = view.tensor, view.shape
                 number = numbers.setdefault(t.path, len(numbers))
-                lines.append(f"piece {matrix} {row} {rows} {number} {t.type} {t.offset} {view.first} {view.strides[0]} {view.strides[1]} {view.scale!r} {view.add!r}")
+                lines.append(f"piece {matrix} {row} {rows} {number} {t.type} {t.offset} {view.first} {view.strides[0]} {view.strides[1]} {t.scale!r} {view.add!r}")
+        for p in (path, *numbers):
+            if "\n" in p: raise ConvertError(f"{p!r}: a path with a line break is not supported")
         return "\n".join([f"out {path}"] + [f"source {os.path.abspath(p)}" for p in numbers] + lines) + "\n"
 
 
@@ -191,7 +204,7 @@ def main():
     parser.add_argument("src")
     parser.add_argument("out")
     parser.add_argument("--type", choices=list(model_format.TYPES), help="storage of the matrices; by default each one's that loses nothing worth naming")
-    parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer.bin, for its checkpoints")
+    parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer.bin or Marian's .spm, for their checkpoints")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("convert.py: stopped"))
     try:

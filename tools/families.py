@@ -83,7 +83,7 @@ class Model:
         layer = {"kind": E.LAYER_ATTENTION, "rope": 0 if h["positions"] == E.POSITIONS_ROTARY else NO_ROPE, "window": 0, "experts": 0, "skip_attn_norm": 0,
                  "attn_scale": h["head_dim"] ** -0.5}
         self.layers = [dict(layer) for _ in range(h["n_encoder_layers"] + h["n_layers"])]
-        self.prefix = ""           # of the base model's tensors, there or not
+        self.prefix = ""           # of the base model's tensors, whole, in part or not there at all
         self.fused = None          # a fused qkv's rows: "rows" (all queries, keys, values), "groups" (queries, key and value of each group of heads)
         self.transposed = False    # weights of layers are stored [in, out] (OpenAI's Conv1D)
         self.norm_plus = 0.0       # added to the weights of norms (Gemma)
@@ -182,12 +182,15 @@ def t5_names(stack, ffn):
 def rope(c, head_dim, interleaved=0, theta=None, partial=1.0, dim=None, scaled=True):
     """A Rope from rope_theta and rope_scaling."""
     s = c.inner("rope_parameters" if c.has("rope_parameters") else "rope_scaling")
+    for key, value in s.values.items():
+        if isinstance(value, dict): s.refuse(key, "a value: parameters by kind of layer are not supported")
     if theta is None: theta = (s if s.has("rope_theta") else c).real("rope_theta", 10000.0, 1.0)
     if dim is None: dim = int(head_dim * partial)
     if dim % 2 or not 0 < dim <= head_dim: raise ConvertError(f"{c.path}: the rotary part of a head has {dim} of {head_dim} dimensions, expected an even number")
     r = {"theta": theta, "dim": dim, "interleaved": interleaved, "scaling": E.ROPE_PLAIN, "attention_factor": 1.0}
     if not scaled: return r
     kind = s.text("rope_type", s.text("type", "default"))
+    if kind in ("su", "yarn") and c.values.get("model_type") == "phi3": kind = "longrope"  # its former names
     context = c.int("max_position_embeddings", 2048, most=LONG)
     if kind == "default": return r
     if kind == "linear": r.update(scaling=E.ROPE_LINEAR, factor=s.real("factor", least=1e-3, most=1e6))
@@ -202,7 +205,7 @@ def rope(c, head_dim, interleaved=0, theta=None, partial=1.0, dim=None, scaled=T
         default = yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim) if mscale and all_dim else yarn_mscale(factor)
         r.update(scaling=E.ROPE_YARN, factor=factor, attention_factor=s.real("attention_factor", default, -1e6, 1e6), beta_fast=s.real("beta_fast", 0.0, 0.0, 1e6) or 32.0,
                  beta_slow=s.real("beta_slow", 0.0, 0.0, 1e6) or 1.0, truncate=s.flag("truncate", True), original_context=s.int("original_max_position_embeddings", context, most=LONG))
-    elif kind == "longrope" or kind in ("su", "yarn") and c.text("model_type", "") == "phi3":
+    elif kind == "longrope":
         original = c.int("original_max_position_embeddings", context, most=LONG)
         factor = context / original if c.has("original_max_position_embeddings") else s.real("factor", least=1e-3, most=1e6)
         default = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 and original > 1 else 1.0
@@ -262,7 +265,7 @@ def llama_like(c, table=LLAMA, kv_required=False, head_dim=None, tie=False, inte
     if r["scaling"] == E.ROPE_DYNAMIC: h["context"] = min(int(h["context"] * r["factor"]), LONG)  # max_position_embeddings is what it was trained with
     h.update(fields)
     m = Model(table, **h)
-    m.prefix, m.skip = "model.", [r"rotary_emb\.inv_freq"]
+    m.prefix, m.skip = "model.", [r".*rotary_emb\.inv_freq"]
     return m
 
 
@@ -414,6 +417,7 @@ def smollm3(c):
 def deepseek(c, interleaved, **fields):
     c.only("attention_bias", False)
     c.only("mlp_bias", False)
+    c.only("moe_layer_freq", 1)
     nope, turning = c.int("qk_nope_head_dim", most=8192), c.int("qk_rope_head_dim", most=8192)
     h = dict(sizes(c, head_dim=False), head_dim=nope + turning, v_head_dim=c.int("v_head_dim", most=8192), hidden_dim=c.int("intermediate_size"), gated=1,
              context=c.int("max_position_embeddings", most=LONG), activation=c.activation("hidden_act"), norm_eps=c.real("rms_norm_eps", 1e-6, 0, 1), latent_norm_eps=1e-6,
@@ -421,7 +425,7 @@ def deepseek(c, interleaved, **fields):
     h["n_kv_heads"] = h["n_heads"]
     h["rope"] = [rope(c, turning, interleaved), {}]
     m = Model(DEEPSEEK, **h)
-    m.prefix, m.skip = "model.", [r"rotary_emb\.inv_freq"]
+    m.prefix, m.skip = "model.", [r".*rotary_emb\.inv_freq"]
     n_shared = c.int("n_shared_experts", 0, 0, 4096)
     experts(c, m, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", router_scale=c.real("routed_scaling_factor", 1.0, -1e6, 1e6),
             shared_dim=n_shared * c.int("moe_intermediate_size"), **fields)
@@ -621,7 +625,7 @@ def biogpt(c):
 BERT_SKIP = [r"pooler\..*", r"(.*\.)?position_ids", r"(.*\.)?token_type_ids", r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.bias", r"lm_head\.decoder\.bias"]
 
 
-def bert_like(c, table, prefix, eps="layer_norm_eps", **fields):
+def bert_like(c, table, prefix, **fields):
     c.only("is_decoder", False)
     c.only("position_embedding_type", "absolute")
     h = {"norm": E.NORM_LAYER, "norm_bias": 1, "norm_place": E.NORM_POST, "qkv_bias": 1, "out_bias": 1, "ffn_bias": 1, "embed_norm": 1, "embed_type": 1, "final_norm": 0,

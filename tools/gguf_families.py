@@ -5,14 +5,14 @@ rotary pairs are neighbours, Gemma's norms have their 1 added, a fused qkv has a
 are transposed. What the file does not say (a bias, an output matrix) follows from the tensors that are there.
 """
 from checkpoints import ConvertError
-from families import BIG, LONG, WIDE, Config, Model, alibi_slopes, names, yarn_mscale
+from families import BIG, LONG, Config, Model, alibi_slopes, names, yarn_mscale
 from model_format import E, NO_ROPE
 
 GGUF = names("""
     embed token_embd  embed_positions position_embd  embed_norm token_embd_norm  embed_type token_types  final_norm output_norm  head output
     attn_norm blk.{i}.attn_norm  q blk.{i}.attn_q  k blk.{i}.attn_k  v blk.{i}.attn_v  out blk.{i}.attn_output  q_norm blk.{i}.attn_q_norm  k_norm blk.{i}.attn_k_norm
     attn_post_norm blk.{i}.post_attention_norm  ffn_norm blk.{i}.ffn_norm  ffn_post_norm blk.{i}.post_ffw_norm  gate blk.{i}.ffn_gate  up blk.{i}.ffn_up  down blk.{i}.ffn_down
-    router blk.{i}.ffn_gate_inp  router_bias blk.{i}.exp_probs_b.bias  expert_gate blk.{i}.ffn_gate_exps  expert_up blk.{i}.ffn_up_exps  expert_down blk.{i}.ffn_down_exps
+    router blk.{i}.ffn_gate_inp  router_bias blk.{i}.exp_probs_b.bias  expert_gate blk.{i}.ffn_gate_exps  expert_gate_up blk.{i}.ffn_gate_up_exps  expert_up blk.{i}.ffn_up_exps  expert_down blk.{i}.ffn_down_exps
     shared_gate blk.{i}.ffn_gate_shexp  shared_up blk.{i}.ffn_up_shexp  shared_down blk.{i}.ffn_down_shexp  shared_router blk.{i}.ffn_gate_inp_shexp
     q_a blk.{i}.attn_q_a  q_a_norm blk.{i}.attn_q_a_norm  q_b blk.{i}.attn_q_b  kv_a blk.{i}.attn_kv_a_mqa  kv_a_norm blk.{i}.attn_kv_a_norm
     kv_b blk.{i}.attn_kv_b  k_b blk.{i}.attn_k_b  v_b blk.{i}.attn_v_b""")
@@ -37,6 +37,13 @@ class File:
         if t is None or len(t.shape) <= axis: raise ConvertError(f"{self.path}: tensor {name!r} is missing")
         return t.shape[axis]
 
+    def local(self, n, pattern):
+        """Which layers see a window only: all but each pattern-th, unless the file says otherwise."""
+        key = "attention.sliding_window_pattern"
+        if isinstance(self.c.values.get(key), tuple): return [bool(v) for v in self.c.list(key, None, n, lambda v: v in (0, 1), "truth values")]
+        pattern = self.c.int(key, pattern, most=BIG)
+        return [(i + 1) % pattern != 0 for i in range(n)]
+
     def stack(self, interleaved=0, rotary=True, **fields):
         """The Model that the keys common to all architectures describe."""
         c = self.c
@@ -46,8 +53,10 @@ class File:
         if not c.has("attention.key_length") and dim % heads: c.refuse("attention.head_count", f"a divisor of embedding_length = {dim}")
         head_dim = c.int("attention.key_length", dim // heads, most=8192)
         fused = self.there("blk.0.attn_qkv.weight")
+        # the key is what some converters assume, the tensor is what there is
+        hidden = self.length("blk.0.ffn_down.weight", 1) if self.there("blk.0.ffn_down.weight") else c.int("feed_forward_length")
         h = {"dim": dim, "n_layers": c.int("block_count", most=1024), "n_heads": heads, "n_kv_heads": kv, "head_dim": head_dim,
-             "v_head_dim": c.int("attention.value_length", head_dim, most=8192), "hidden_dim": c.int("feed_forward_length"), "vocab_size": self.length("token_embd.weight", 0),
+             "v_head_dim": c.int("attention.value_length", head_dim, most=8192), "hidden_dim": hidden, "vocab_size": self.length("token_embd.weight", 0),
              "context": c.int("context_length", most=LONG), "head": E.HEAD_OWN if self.there("output.weight") else E.HEAD_TIED, "head_bias": self.there("output.bias"),
              "qkv_bias": self.there("blk.0.attn_qkv.bias" if fused else "blk.0.attn_q.bias"), "out_bias": self.there("blk.0.attn_output.bias"), "ffn_bias": self.there("blk.0.ffn_down.bias")}
         if rotary: h["positions"] = E.POSITIONS_ROTARY
@@ -70,7 +79,9 @@ class File:
         if kind in ("linear", "yarn"): factor = c.real("rope.scaling.factor", c.real("rope.scale_linear", 1.0, 1e-3, 1e6), 1e-3, 1e6)
         if kind == "linear": r.update(scaling=E.ROPE_LINEAR, factor=factor)
         elif kind == "yarn":
-            r.update(scaling=E.ROPE_YARN, factor=factor, attention_factor=attention * yarn_mscale(factor), beta_fast=c.real("rope.scaling.yarn_beta_fast", 32.0, 1e-3, 1e6),
+            # with a multiplier of the logarithm (DeepSeek) the magnitude goes into the scores' scale instead
+            magnitude = 1.0 if c.has("rope.scaling.yarn_log_multiplier") else c.real("rope.scaling.yarn_attn_factor", yarn_mscale(factor), -1e6, 1e6)
+            r.update(scaling=E.ROPE_YARN, factor=factor, attention_factor=attention * magnitude, beta_fast=c.real("rope.scaling.yarn_beta_fast", 32.0, 1e-3, 1e6),
                      beta_slow=c.real("rope.scaling.yarn_beta_slow", 1.0, 1e-3, 1e6), truncate=1, original_context=original)
         elif kind not in ("none", "longrope"): c.refuse("rope.scaling.type", "none, linear, yarn or longrope")
         if self.there("rope_factors_short.weight"): r.update(scaling=E.ROPE_LONGROPE, attention_factor=attention, original_context=original, has_factors=1, tensors=["rope_factors_short.weight", "rope_factors_long.weight"])
@@ -122,13 +133,13 @@ def qwen3(f): return f.stack(qk_norm=E.QK_HEAD, **SILU)
 
 def qwen2_moe(f):
     m = qwen2(f)
-    f.mixture(m, router_norm=0, shared_gate=1)
+    f.mixture(m, router_norm=f.c.flag("expert_weights_norm", False), shared_gate=1)
     return m
 
 
 def qwen3_moe(f):
     m = qwen3(f)
-    f.mixture(m, router_norm=1)
+    f.mixture(m, router_norm=f.c.flag("expert_weights_norm", True))
     return m
 
 
@@ -142,21 +153,26 @@ def gemma2(f, **fields):
     # the file does not hold query_pre_attn_scalar: it is the head's width, but dim / heads in the 27 billion models
     if m.h["n_layers"] in (46, 62): m.every("attn_scale", (m.h["dim"] / m.h["n_heads"]) ** -0.5)
     window = c.int("attention.sliding_window", most=LONG)
-    m.every("window", [window if i % 2 == 0 else 0 for i in range(m.h["n_layers"])])
+    m.every("window", [window if local else 0 for local in f.local(m.h["n_layers"], 2)])
     return m
 
 
-def gemma3(f):
-    m, c = gemma2(f, qk_norm=E.QK_HEAD), f.c
-    pattern, window, n = c.int("attention.sliding_window_pattern", 6, most=BIG), c.int("attention.sliding_window", most=LONG), m.h["n_layers"]
-    local = [(i + 1) % pattern != 0 for i in range(n)]
+def two_ropes(f, m, pattern, theta):
+    """Windows in the local layers, and there rotary positions of their own base, not stretched."""
+    local, window = f.local(m.h["n_layers"], pattern), f.c.int("attention.sliding_window", most=LONG)
     m.every("window", [window if l else 0 for l in local])
     m.every("rope", [int(l) for l in local])
-    m.h["rope"][1] = dict(m.h["rope"][0], scaling=E.ROPE_PLAIN, theta=c.real("rope.freq_base_swa", 10000.0, 1.0))
+    first = m.h["rope"][0]
+    m.h["rope"][1] = {"theta": f.c.real("rope.freq_base_swa", theta, 1.0), "dim": first["dim"], "interleaved": first["interleaved"], "scaling": E.ROPE_PLAIN, "attention_factor": 1.0}
     return m
 
 
-def olmo2(f): return f.stack(norm_place=E.NORM_OUTPUT, qk_norm=E.QK_FULL, **SILU)
+def gemma3(f): return two_ropes(f, gemma2(f, qk_norm=E.QK_HEAD), 6, 10000.0)
+
+
+def olmo2(f):
+    m = f.stack(norm_place=E.NORM_OUTPUT, qk_norm=E.QK_FULL, **SILU)
+    return two_ropes(f, m, 4, m.h["rope"][0]["theta"]) if f.c.has("attention.sliding_window") else m
 
 
 def phi2(f): return f.stack(parallel=E.PARALLEL_ONE_NORM, **LAYER_NORM, **TANH)
@@ -220,9 +236,9 @@ def deepseek2(f):
     if turning >= q or turning % 2: c.refuse("rope.dimension_count", f"an even number below the {q} dimensions of a head")
     m = f.stack(1, head_dim=q, v_head_dim=v, n_kv_heads=heads, latent_norm_eps=c.real("attention.layer_norm_rms_epsilon", least=0, most=1),
                 q_lora_rank=c.int("attention.q_lora_rank", 0), kv_lora_rank=c.int("attention.kv_lora_rank"), **SILU)
-    gating = c.int("expert_gating_func", 1, 0, 9)
-    if gating not in (0, 1, 2): c.refuse("expert_gating_func", "1 (softmax) or 2 (sigmoid)")
     biased = f.there(f"blk.{m.h['n_layers'] - 1}.exp_probs_b.bias")
+    gating = c.int("expert_gating_func", 2 if biased else 1, 0, 9)
+    if gating not in (1, 2): c.refuse("expert_gating_func", "1 (softmax) or 2 (sigmoid)")
     f.mixture(m, router=E.ROUTER_SIGMOID if gating == 2 else E.ROUTER_SOFTMAX, router_norm=c.flag("expert_weights_norm", False), router_scale=c.real("expert_weights_scale", 1.0, -1e6, 1e6) or 1.0,
               router_bias=biased, group_score=E.GROUP_TOP2 if biased else E.GROUP_MAX)
     n = m.h["n_experts"]
@@ -230,9 +246,7 @@ def deepseek2(f):
     if n % groups: c.refuse("expert_group_count", f"a divisor of {n} experts")
     m.h.update(n_groups=groups, n_groups_used=c.int("expert_group_used_count", 1, most=groups))
     r = m.h["rope"][0]
-    if r["scaling"] == E.ROPE_YARN:  # the magnitude goes into the scores' scale, twice
-        r["attention_factor"] = 1.0
-        m.every("attn_scale", q ** -0.5 * yarn_mscale(r["factor"], 10 * c.real("rope.scaling.yarn_log_multiplier", 0.0, -1e6, 1e6)) ** 2)
+    if r["scaling"] == E.ROPE_YARN: m.every("attn_scale", q ** -0.5 * yarn_mscale(r["factor"], 10 * c.real("rope.scaling.yarn_log_multiplier", 0.0, -1e6, 1e6)) ** 2)
     return m
 
 

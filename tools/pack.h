@@ -108,7 +108,8 @@ inline Fit refit_q4(const float* x, float sum, float sum2, float scale, float mi
         const int32_t q = nearest(std::min(std::max(x[i] * inverse + shift, 0.0f), 15.0f));
         s1 += q, s2 += q * q, sx += float(q) * x[i];
     }
-    const float variance = float(s2) - float(s1) * float(s1) / BLOCK, covariance = sx - float(s1) * sum / BLOCK, slope = covariance / variance;
+    const float variance = float(s2) - float(s1) * float(s1) / BLOCK, covariance = sx - float(s1) * sum / BLOCK,
+                slope = covariance / variance;
     if (!(variance > 0 && slope > 0)) return {INFINITY, 0, 0};
     return {sum2 - covariance * slope, slope, (sum - slope * float(s1)) / BLOCK};
 }
@@ -234,7 +235,8 @@ inline void unpack_row(Type type, const uint8_t* panel, uint32_t r, size_t cols,
         case TYPE_Q8: out[c] = float_of_f16(half(block + 2 * r)) * float(int8_t(block[2 * PANEL + i / 4 * 64 + 4 * r + i % 4])); break;
         case TYPE_Q4: {
             const uint8_t pair = block[4 * PANEL + i % 16 / 4 * 64 + 4 * r + i % 4];
-            out[c] = float_of_f16(half(block + 2 * r)) * float(i < 16 ? pair & 15 : pair >> 4) + float_of_f16(half(block + 2 * PANEL + 2 * r));
+            out[c] =
+                float_of_f16(half(block + 2 * r)) * float(i < 16 ? pair & 15 : pair >> 4) + float_of_f16(half(block + 2 * PANEL + 2 * r));
             break;
         }
         }

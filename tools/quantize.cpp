@@ -60,7 +60,8 @@ void read_q4_0(const uint8_t* p, float* y) {
     for (int i = 0; i < 16; i++) y[i] = half(p) * float((p[2 + i] & 15) - 8), y[i + 16] = half(p) * float((p[2 + i] >> 4) - 8);
 }
 void read_q4_1(const uint8_t* p, float* y) {
-    for (int i = 0; i < 16; i++) y[i] = half(p) * float(p[4 + i] & 15) + half(p + 2), y[i + 16] = half(p) * float(p[4 + i] >> 4) + half(p + 2);
+    for (int i = 0; i < 16; i++)
+        y[i] = half(p) * float(p[4 + i] & 15) + half(p + 2), y[i + 16] = half(p) * float(p[4 + i] >> 4) + half(p + 2);
 }
 void read_q5(const uint8_t* p, float d, float m, float* y) { // fifth bits, then low halves
     const uint32_t high = u32(p);
@@ -110,24 +111,41 @@ struct SourceType {
     void (*read)(const uint8_t* p, float* y);
 };
 const SourceType SOURCE_TYPES[] = {
-    {"F64", 1, 8, read_f64},      {"F32", 1, 4, read_f32},      {"F16", 1, 2, read_f16},      {"BF16", 1, 2, read_bf16},      {"I8", 1, 1, read_i8},
-    {"Q4_0", 32, 18, read_q4_0},  {"Q4_1", 32, 20, read_q4_1},  {"Q5_0", 32, 22, read_q5_0},  {"Q5_1", 32, 24, read_q5_1},  {"Q8_0", 32, 34, read_q8_0},
-    {"Q4_K", 256, 144, read_q4_k}, {"Q5_K", 256, 176, read_q5_k}, {"Q6_K", 256, 210, read_q6_k},
+    {"F64", 1, 8, read_f64},
+    {"F32", 1, 4, read_f32},
+    {"F16", 1, 2, read_f16},
+    {"BF16", 1, 2, read_bf16},
+    {"INTGEMM8", 1, 1, read_i8},
+    {"Q4_0", 32, 18, read_q4_0},
+    {"Q4_1", 32, 20, read_q4_1},
+    {"Q5_0", 32, 22, read_q5_0},
+    {"Q5_1", 32, 24, read_q5_1},
+    {"Q8_0", 32, 34, read_q8_0},
+    {"Q4_K", 256, 144, read_q4_k},
+    {"Q5_K", 256, 176, read_q5_k},
+    {"Q6_K", 256, 210, read_q6_k},
 };
 
-// Blocks of a kind that the output stores as they are.
+// Blocks of a kind that the output stores as they are. Int8 whose scale stands elsewhere counts as blocks of 32.
 bool kindred(const SourceType& source, Type type) {
-    return (type == TYPE_Q8 && source.read == read_q8_0) || (type == TYPE_Q4 && (source.read == read_q4_0 || source.read == read_q4_1 || source.read == read_q4_k));
+    return (type == TYPE_Q8 && (source.read == read_q8_0 || source.read == read_i8)) ||
+           (type == TYPE_Q4 && (source.read == read_q4_0 || source.read == read_q4_1 || source.read == read_q4_k));
 }
 
 uint16_t finite_half(float x) {
-    if (std::abs(x) > largest(TYPE_Q4)) fail("a block's scale or minimum of " + std::to_string(x) + " does not fit into 16 bits, choose another --type");
+    if (std::abs(x) > largest(TYPE_Q4))
+        fail("a block's scale or minimum of " + std::to_string(x) + " does not fit into 16 bits, choose another --type");
     return f16_of_float(x);
 }
 
-// Places one source block, of 32 values or eight times as many, into row's place in the output blocks at out.
-void repack(const SourceType& source, const uint8_t* p, uint32_t row, uint8_t* out) {
-    if (source.read == read_q8_0) {
+// Places one source block, of 32 values or eight times as many, into row's place in the output blocks at out; scale: of int8.
+void repack(const SourceType& source, const uint8_t* p, float scale, uint32_t row, uint8_t* out) {
+    if (source.read == read_i8) {
+        Q8 b;
+        b.d = finite_half(scale);
+        memcpy(b.q, p, BLOCK);
+        place(b, row, out);
+    } else if (source.read == read_q8_0) {
         Q8 b;
         b.d = u16(p);
         memcpy(b.q, p + 2, BLOCK);
@@ -220,18 +238,20 @@ Jobs read_jobs(FILE* in) {
         } else if (what == "piece" && !jobs.tensors.empty()) {
             Piece p;
             std::string type;
-            fields >> p.matrix >> p.row >> p.rows >> p.source >> type >> p.offset >> p.first >> p.row_stride >> p.col_stride >> p.scale >> p.add;
+            fields >> p.matrix >> p.row >> p.rows >> p.source >> type >> p.offset >> p.first >> p.row_stride >> p.col_stride >> p.scale >>
+                p.add;
             p.type = nullptr;
             for (const SourceType& s : SOURCE_TYPES)
                 if (type == s.name) p.type = &s;
             Tensor& t = jobs.tensors.back();
-            if (!fields || !p.type || p.source >= jobs.sources.size() || p.matrix >= t.count || p.row + p.rows > t.rows) fail("job list: " + line);
+            if (!fields || !p.type || p.source >= jobs.sources.size() || p.matrix >= t.count || p.row + p.rows > t.rows)
+                fail("job list: " + line);
             if (p.col_stride != 1 && p.row_stride != 1) fail("job list: neither rows nor columns are contiguous: " + line);
             const uint64_t block = p.type->block;
-            if (block > 1 && (p.col_stride != 1 || p.first % block || p.row_stride % block || t.cols % block)) fail("job list: blocks are cut: " + line);
+            if (block > 1 && (p.col_stride != 1 || p.first % block || p.row_stride % block || t.cols % block))
+                fail("job list: blocks are cut: " + line);
             t.pieces.push_back(p);
-        } else
-            fail("job list: " + line);
+        } else fail("job list: " + line);
     }
     if (jobs.out < 0) fail("job list: no output");
     return jobs;
@@ -254,7 +274,8 @@ public:
             if (p.matrix == matrix && from < to) read(t, p, from - p.row, to - p.row, from - begin);
         }
         if (t.layout == LAYOUT_PLAIN) {
-            write_fully(jobs_.out, reinterpret_cast<const uint8_t*>(values_.data()), values_.size() * 4, t.offset + (matrix * t.rows + begin) * t.cols * 4);
+            write_fully(jobs_.out, reinterpret_cast<const uint8_t*>(values_.data()), values_.size() * 4,
+                t.offset + (matrix * t.rows + begin) * t.cols * 4);
             return;
         }
         const size_t bytes = panel_bytes(t.type, t.cols), panels = (n + PANEL - 1) / PANEL;
@@ -262,9 +283,11 @@ public:
         for (size_t r = 0; r < n; r++) {
             uint8_t* panel = packed_.data() + r / PANEL * bytes;
             if (blocks_[r].type) {
+                const SourceType& type = *blocks_[r].type;
                 const uint8_t* block = raw_.data() + blocks_[r].at;
-                for (size_t c = 0; c < t.cols; c += blocks_[r].type->block, block += blocks_[r].type->bytes)
-                    repack(*blocks_[r].type, block, r % PANEL, panel + c / BLOCK * block_bytes(t.type));
+                const size_t step = std::max<size_t>(type.block, BLOCK);
+                for (size_t c = 0; c < t.cols; c += step, block += step / type.block * type.bytes)
+                    repack(type, block, blocks_[r].scale, r % PANEL, panel + c / BLOCK * block_bytes(t.type));
             } else {
                 const float* row = values_.data() + r * t.cols;
                 check(t, row);
@@ -285,14 +308,16 @@ private:
         if (p.col_stride == 1) { // row by row, or all at once where the rows follow one another
             const size_t row_bytes = t.cols / type.block * type.bytes, start = raw_.size();
             raw_.resize(start + n * row_bytes);
-            const uint64_t first = p.offset + (p.first + from * p.row_stride) / type.block * type.bytes, stride = p.row_stride / type.block * type.bytes;
+            const uint64_t first = p.offset + (p.first + from * p.row_stride) / type.block * type.bytes,
+                           stride = p.row_stride / type.block * type.bytes;
             if (stride == row_bytes) read_fully(fd, path, raw_.data() + start, n * row_bytes, first);
             else
                 for (size_t r = 0; r < n; r++) read_fully(fd, path, raw_.data() + start + r * row_bytes, row_bytes, first + r * stride);
-            const bool as_is = t.layout == LAYOUT_PANELS && p.scale == 1 && p.add == 0 && kindred(type, t.type);
+            const bool scaled = type.read == read_i8 ? t.cols % BLOCK != 0 : p.scale != 1; // the source's blocks aren't the output's
+            const bool as_is = t.layout == LAYOUT_PANELS && !scaled && p.add == 0 && kindred(type, t.type);
             for (size_t r = 0; r < n; r++) {
                 if (as_is) {
-                    blocks_[at + r] = {&type, start + r * row_bytes};
+                    blocks_[at + r] = {&type, start + r * row_bytes, p.scale};
                     continue;
                 }
                 float* y = values_.data() + (at + r) * t.cols;
@@ -316,13 +341,15 @@ private:
         const float most = largest(t.type);
         for (size_t c = 0; c < t.cols; c++) {
             const float size = std::abs(row[c]);
-            if (size > most && size < INFINITY) fail(t.name + ": a weight of " + std::to_string(row[c]) + " does not fit this --type, choose another");
+            if (size > most && size < INFINITY)
+                fail(t.name + ": a weight of " + std::to_string(row[c]) + " does not fit this --type, choose another");
         }
     }
 
     struct Blocks {
         const SourceType* type = nullptr; // null: the row is in values_
         size_t at = 0;                    // in raw_
+        float scale = 1;                  // of int8
     };
     const Jobs& jobs_;
     std::vector<float> values_;

@@ -30,7 +30,7 @@ namespace {
 constexpr const char* RELEASE = "0.1.0";
 constexpr const char* HELP = R"(run MODEL.bin [switches]          text in: -p TEXT, -f FILE, or standard input (without its last line break)
 generate   -n N               tokens (default: until the end token or the context is full)
-           -t TEMPERATURE     0 takes the likeliest token (default 0.8)
+           -t TEMPERATURE     0 takes the likeliest token (default 0.8, with --chat 0)
            --top-k K  --top-p P  --min-p P  --repeat-penalty X     (default: --top-p 0.95, the others off)
            -s SEED            repeats a run (default: random, printed)
            --stop TEXT        ends before this text; may be given several times
@@ -154,6 +154,7 @@ Options parse(int argc, char** argv) {
         else throw UsageError("unknown switch " + name + " (--help lists them)");
         if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
     }
+    if (o.mode == "--chat" && !seen.count("-t")) o.sampler.temperature = 0; // a small model's first word decides: not by dice
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)

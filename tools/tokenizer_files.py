@@ -2,6 +2,7 @@
 
 Python's standard library alone. What would come out other than Hugging Face's tokenizers has it is refused by name.
 """
+import base64
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import struct
 
 from gguf import ConvertError
 
+DAMAGE = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, struct.error)  # what reading an unexpected form raises
 HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tokenizer.h")
 SPACE = "\u2581"
 UNIVERSAL_ENDS = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<end_of_turn>", "<\uff5cend\u2581of\u2581sentence\uff5c>"}  # tokens that end a turn under whatever name eos has
@@ -22,7 +24,7 @@ def declarations():
         text = f.read()
     body = re.search(r"struct TokenizerHeader \{(.*?)\n\};", text, re.S).group(1)
     fields = re.findall(r"^ *(uint32_t|int32_t) (\w+);", body, re.M)
-    values = {name: int(value) for enum in re.findall(r"^enum (?:TokenizerKind|PreTokenizer|SpacePrefix|Spaces|TokenType|TokenFlag) : \w+ \{(.*?)\}", text, re.M)
+    values = {name: int(value) for enum in re.findall(r"^enum (?:TokenizerKind|PreTokenizer|SpacePrefix|Spaces|TokenType|TokenFlag) : \w+ \{([^}]*)\}", text, re.M)
               for name, value in re.findall(r"(\w+) = (\d+)", enum)}
     values.update((name, int(value)) for name, value in re.findall(r"^constexpr uint32_t (\w+) = (\d+);", text, re.M))
     return fields, values
@@ -132,6 +134,14 @@ GGUF_ADDS_BOS = {"llama3", "llama-v3", "llama-bpe", "tekken"}  # where the file 
 
 
 def from_gguf(kv):
+    """The section of a GGUF file's metadata."""
+    try:
+        return gguf_vocabulary(kv).section()
+    except DAMAGE as e:
+        raise ConvertError(f"the tokenizer's metadata are damaged or of an unknown form ({type(e).__name__}: {e})") from None
+
+
+def gguf_vocabulary(kv):
     model, pre = kv.get("tokenizer.ggml.model"), kv.get("tokenizer.ggml.pre")
     if model is None: raise ConvertError("the file has no tokenizer (tokenizer.ggml.model)")
     tokens = kv.get("tokenizer.ggml.tokens")
@@ -147,7 +157,7 @@ def from_gguf(kv):
 
     def token(name):
         value = kv.get(f"tokenizer.ggml.{name}_token_id")
-        return None if value is None or value >= n else value
+        return value if value is not None and 0 <= value < n else None
 
     kinds = {"gpt2": "BYTE_BPE", "llama": "SPM_BPE", "t5": "UNIGRAM", "bert": "WORDPIECE"}
     if model not in kinds: raise ConvertError(f"tokenizer.ggml.model {model!r} is not supported")
@@ -203,7 +213,7 @@ def from_gguf(kv):
     if add_eos and back is not None: v.suffix = [back]
     v.add_ends(token("eos"), token("eot"), token("eom"))
     v.chat_template = kv.get("tokenizer.chat_template", "")
-    return v.section()
+    return v
 
 
 def text_merges(vocab, merges):
@@ -292,10 +302,21 @@ def from_folder(path, config):
         if not os.path.exists(file): continue
         try:
             return folder.finish(reader(file))
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError, struct.error) as e:
+        except DAMAGE as e:
             raise ConvertError(f"{file} is damaged or of an unknown form ({type(e).__name__}: {e})") from None
     if os.path.exists(os.path.join(path, "sentencepiece.bpe.model")): raise ConvertError(f"{path}: sentencepiece.bpe.model without tokenizer.json is not supported")
     return None
+
+
+def from_marian(path, vocab_size):
+    """The section of the SentencePiece model that a Marian model was trained with: eos follows a source text."""
+    folder = Folder(os.path.dirname(path), {"model_type": "marian", "vocab_size": vocab_size})
+    try:
+        v = folder.sentencepiece(path)
+    except DAMAGE as e:
+        raise ConvertError(f"{path} is damaged or of an unknown form ({type(e).__name__}: {e})") from None
+    if len(v.texts) != vocab_size: raise ConvertError(f"{path} has {len(v.texts)} tokens, the model {vocab_size}")
+    return folder.finish(v)
 
 
 def flat(node, kind):
@@ -339,7 +360,9 @@ class Folder:
         for name in ("bos", "eos", "unk", "mask"):
             token = self.named(name)
             if token is not None and token in ids: v.fields[name] = ids[token]
-            elif v.fields[name] < 0 and name in ("bos", "eos") and isinstance(self.config.get(name + "_token_id"), int) and not self.settings and not self.special_map: v.fields[name] = v.check(name, self.config[name + "_token_id"])
+            elif name in ("bos", "eos") and not self.settings and not self.special_map:  # only config.json says
+                token = self.config.get(name + "_token_id")
+                if isinstance(token, int) and 0 <= token < len(v.texts): v.fields[name] = token
         ends = [v.fields["eos"]]
         for source in (self.config, self.generation):
             e = source.get("eos_token_id")
@@ -440,7 +463,6 @@ class Folder:
         if not spaced: raise ConvertError(f"{path}: a BPE model without byte-level or SentencePiece spaces is not supported")
 
     def unigram(self, v, path, model, normalizer, pre):
-        import base64
         v.scores = [s for _, s in model["vocab"]] + [0.0] * (len(v.texts) - len(model["vocab"]))
         v.fields.update(unk=v.check("unk_id", model.get("unk_id")), byte_fallback=int(bool(model.get("byte_fallback"))))
         for step in normalizer:
@@ -552,12 +574,12 @@ class Folder:
             v.fields["space_prefix"] = C["PREFIX_ALWAYS" if prefix else "PREFIX_NONE"]
         else:
             v.scores, v.charsmap = [s for _, s, _ in pieces] + [0.0] * (len(v.texts) - len(pieces)), charsmap
-            v.fields.update(space_prefix=C["PREFIX_MISSING" if prefix else "PREFIX_NONE"], spaces=C["SPACES_WORDS" if collapse else "SPACES_KEEP"])
+            v.fields.update(space_prefix=C["PREFIX_MISSING" if prefix else "PREFIX_NONE"], spaces=C["SPACES_STRIP_COLLAPSE" if collapse else "SPACES_KEEP"])
         self.added_tokens(v, vocab)
         for name, default in (("bos", "<s>"), ("eos", "</s>")):
             token = self.named(name) or default
             if token in vocab: v.fields[name] = vocab[token]
-        if self.tokenizer_class == "T5Tokenizer" or self.config.get("model_type") in ("t5", "mt5"): v.suffix = [v.fields["eos"]]
+        if self.tokenizer_class == "T5Tokenizer" or self.config.get("model_type") in ("t5", "mt5", "marian"): v.suffix = [v.fields["eos"]]
         elif not self.tokenizer_class: v.prefix = [v.fields["bos"]]
         elif self.tokenizer_class not in ADDS_BOS: raise ConvertError(f"{path}: the tokenizer class {self.tokenizer_class!r} without tokenizer.json is not supported")
         return v
