@@ -119,7 +119,7 @@ struct Header {
     uint32_t sinusoid;         // Sinusoid
     uint32_t relative_buckets; // relative: rows of the bias table
     uint32_t relative_max;     // relative: distance from which all share the last bucket
-    uint32_t alibi_bf16;       // 1: slope times position is rounded to bfloat16 (Falcon)
+    float alibi_bf16;          // other than 0: slope times position is rounded to bfloat16, then multiplied by this (Falcon)
     Rope rope[2];              // LayerHeader.rope picks one
 
     float embed_scale;         // multiplies the embedding

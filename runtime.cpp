@@ -100,7 +100,7 @@ struct AttentionTile {
     const float* const* bias;  // null, or for each query a table indexed by key position
     const float* slope;        // null, or linear biases: slope times position
     const int64_t* position;   // of each query
-    bool slope_bf16;
+    float slope_bf16;          // as Header.alibi_bf16
     float softcap;             // 0: none
     float* scores;             // scratch [rows, TILE]
     float* out;                // [rows, round_up(value_dim, 16)]
@@ -295,12 +295,12 @@ void check_header(const Header& h, const char* path) {
     const struct { const char* field; uint32_t value; } switches[] = {
         {"gated", h.gated}, {"qk_norm_layer", h.qk_norm_layer}, {"norm_bias", h.norm_bias}, {"qkv_bias", h.qkv_bias}, {"out_bias", h.out_bias},
         {"ffn_bias", h.ffn_bias}, {"head_bias", h.head_bias}, {"head_dense_bias", h.head_dense_bias}, {"embed_norm", h.embed_norm},
-        {"embed_type", h.embed_type}, {"final_norm", h.final_norm}, {"head_dense", h.head_dense}, {"alibi_bf16", h.alibi_bf16},
+        {"embed_type", h.embed_type}, {"final_norm", h.final_norm}, {"head_dense", h.head_dense},
         {"shared_gate", h.shared_gate}, {"router_bias", h.router_bias}, {"router_norm", h.router_norm}, {"normalize", h.normalize},
         {"zero_start", h.zero_start}};
     for (auto& s : switches) in(s.field, s.value, 0, 1);
     const struct { const char* field; float value; } scales[] = {
-        {"embed_scale", h.embed_scale}, {"residual_scale", h.residual_scale}, {"logit_scale", h.logit_scale}, {"router_scale", h.router_scale}};
+        {"embed_scale", h.embed_scale}, {"residual_scale", h.residual_scale}, {"logit_scale", h.logit_scale}, {"router_scale", h.router_scale}, {"alibi_bf16", h.alibi_bf16}};
     for (auto& s : scales) real(s.field, s.value, -1e6f, 1e6f);
     real("attn_softcap", h.attn_softcap, 0, 1e6f);
     real("logit_softcap", h.logit_softcap, 0, 1e6f);
@@ -2038,7 +2038,7 @@ LOCUS_TARGET void attention(const AttentionTile& a) {
                     for (size_t i = begin; i < end; i++) s[i] += a.bias[done + r][key + int64_t(i)];
                 if (a.slope)
                     for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
-                        s[i] += a.slope_bf16 ? round_to_bf16(a.slope[done + r] * float(key + int64_t(i))) : a.slope[done + r] * float(key + int64_t(i) - a.position[done + r]);
+                        s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[done + r] * float(key + int64_t(i))) : a.slope[done + r] * float(key + int64_t(i) - a.position[done + r]);
                 std::fill_n(s, begin, -INFINITY);
                 std::fill_n(s + end, TILE - end, -INFINITY);
                 Floats m = load(s);

@@ -169,7 +169,7 @@ struct TemporaryFile {
         static int n = 0;
         path = "/tmp/locus-test-" + std::to_string(std::random_device{}()) + "-" + std::to_string(n++) + ".bin";
         FILE* f = fopen(path.c_str(), "wb");
-        if (!f || fwrite(bytes.data(), 1, bytes.size(), f) != bytes.size()) abort();
+        if (!f || (bytes.size() && fwrite(bytes.data(), 1, bytes.size(), f) != bytes.size())) abort();
         fclose(f);
     }
     ~TemporaryFile() { remove(path.c_str()); }

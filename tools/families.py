@@ -581,11 +581,10 @@ def falcon(c):
         h["parallel"] = E.PARALLEL_ONE_NORM if c.flag("parallel_attn", True) else E.PARALLEL_NO
     if c.flag("alibi", False):
         # transformers' eager attention adds the bias twice, with the scores before they are scaled and, scaled, in the mask: (q.k + 2 slope position) attn_scale.
-        # Slope and product are rounded to bfloat16; a power of two may go into the slope before the rounding.
+        # Slope and product are rounded to bfloat16.
         scale = h["head_dim"] ** -0.5
-        if math.frexp(scale)[0] != 0.5: raise ConvertError(f"{c.path}: alibi is true with heads of {h['head_dim']} dimensions, expected a power of four, nothing else is supported")
-        h.update(positions=E.POSITIONS_ALIBI, alibi_bf16=1)
-        m.extra["alibi.slopes"] = [2 * bfloat16(slope) * scale for slope in alibi_slopes(n)]
+        h.update(positions=E.POSITIONS_ALIBI, alibi_bf16=2 * scale)
+        m.extra["alibi.slopes"] = [bfloat16(slope) for slope in alibi_slopes(n)]
     else:
         h.update(positions=E.POSITIONS_ROTARY, rope=[rope(c, h["head_dim"]), {}])
         m.every("rope", 0)
