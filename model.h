@@ -235,6 +235,7 @@ enum class Scores { NONE, LAST, ALL };
 struct SessionOptions {
     uint32_t context = 0;   // most tokens held; 0: the model's own, but no more than 8192
     uint32_t threads = 0;   // 0: default_threads(); never more than the processors this process may use
+    bool exact_cache = false; // keys and values in f32, not f16; a model with f32 weights has it so anyway
 };
 
 // One conversation with a model: cache of keys and values, and scratch memory. One thread at a time may call it.

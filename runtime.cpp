@@ -50,7 +50,9 @@ void fail(const char* format, ...) {
     throw Error(text);
 }
 
-constexpr size_t TILE = 64;   // keys that attention takes at a time; their places are fixed, so that sums do not depend on the batch
+constexpr size_t TILE = 64;   // keys that attention takes at a time
+constexpr size_t SPAN = 512;  // keys over which one softmax streams; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
+constexpr size_t ROWS = 36;   // queries that attention takes at a time
 constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers together
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -89,8 +91,9 @@ struct NormWeights {
 // Attention of a few queries of one key/value head against its cache.
 // Keys [capacity / 16][key_dim][16], values [value_dim / 16][capacity][16]: panels, so that both products run in the matrix kernel.
 struct AttentionTile {
-    const float* keys;
-    const float* values;       // null: the values are the keys' first value_dim entries (latent attention)
+    Type type;                 // f32 or f16
+    const uint8_t* keys;
+    const uint8_t* values;     // null: the values are the keys' first value_dim entries (latent attention)
     size_t capacity;           // positions, a multiple of TILE; position p stands at p mod capacity
     uint32_t key_dim, value_dim;
     uint32_t rows;             // queries
@@ -103,14 +106,15 @@ struct AttentionTile {
     float slope_bf16;          // as Header.alibi_bf16
     float softcap;             // 0: none
     float* scores;             // scratch [rows, TILE]
-    float* out;                // [rows, round_up(value_dim, 16)]
+    float* out;                // a part of each query's result: round_up(value_dim, 16) sums of exponentials times values, the largest score, the sum of exponentials
 };
 
 struct Kernels {
     const char* name;
     // y[t][r] = start[t][r] + sum over c of w[r][c] x[t][c] for the panels begin .. end; start: null is 0, start_stride 0 a bias.
     void (*matmul)(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride);
-    void (*attention)(const AttentionTile& a);
+    void (*attention)(const AttentionTile& a, int64_t from, int64_t to); // over the keys from .. to - 1, from a multiple of TILE
+    void (*to_half)(const float* x, size_t n, uint16_t* y);             // to nearest, even
     void (*norm)(const float* x, size_t n, uint32_t kind, float eps, const NormWeights& w, float* y); // y may be x
     void (*activate)(float* x, size_t n, uint32_t activation, const float* times);                    // x = act(x) (* times)
     void (*quantize)(const float* x, size_t n, int8_t* q, BlockScale* scale);
@@ -128,6 +132,18 @@ float half_to_float(uint16_t h) {
     float f;
     memcpy(&f, &bits, 4);
     return f;
+}
+
+uint16_t float_to_half(float f) { // to nearest, even
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return uint16_t(sign | 0x7e00);
+    if (size >= 0x477ff000) return uint16_t(sign | 0x7c00);
+    if (size >= 0x38800000) return uint16_t(sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
+    const float shifted = std::fabs(f) + 0.5f; // below 2^-14: the last bits of this sum count in 2^-24
+    memcpy(&bits, &shifted, 4);
+    return uint16_t(sign | (bits - 0x3f000000));
 }
 
 float bf16_to_float(uint16_t h) {
@@ -285,7 +301,7 @@ void check_header(const Header& h, const char* path) {
     in("n_positions", h.n_positions, h.positions == POSITIONS_LEARNED ? h.position_offset + 1 : 0, BIG);
     in("sinusoid", h.sinusoid, 0, SINUSOID_FAIRSEQ);
     in("relative_buckets", h.relative_buckets, h.positions == POSITIONS_RELATIVE ? 4 : 0, 65536);
-    in("relative_max", h.relative_max, h.positions == POSITIONS_RELATIVE ? h.relative_buckets : 0, BIG);
+    in("relative_max", h.relative_max, h.positions == POSITIONS_RELATIVE ? h.relative_buckets / 2 + 1 : 0, BIG);
     in("head", h.head, 0, HEAD_OWN);
     in("pooling", h.pooling, 0, POOL_LAST);
     in("router", h.router, 0, ROUTER_SIGMOID);
@@ -382,6 +398,7 @@ struct Model::Weights {
     NormWeights embed_norm, head_norm;
     Stack encoder, decoder;
     bool quantized = false;        // some matrix wants int8 activations
+    bool exact = false;            // some matrix is f32, so keys and values are too
     uint64_t matrix_bytes = 0;     // of all matrices: how much work a token is
     size_t attn_width = 0, qkv_width = 0, ff_width = 0; // the widest rows that a layer's matrices make: attention's result, its projections, feed-forward's inside
     bool latent = false;           // some layer has latent attention
@@ -578,6 +595,7 @@ void load_tensors(Model::Weights& w, const char* path) {
     for (const TensorEntry& t : w.directory) {
         if (t.layout != LAYOUT_PANELS) continue;
         w.quantized |= t.type == TYPE_Q8 || t.type == TYPE_Q4;
+        w.exact |= t.type == TYPE_F32;
         w.matrix_bytes += t.bytes;
     }
 }
@@ -812,13 +830,16 @@ struct Activations {
 };
 
 struct LayerCache {
-    Buffer<float> keys, values; // in the panels that AttentionTile describes, a key/value head after the other; SSRU: values [context, dim]
-    size_t capacity = 0;        // positions, a multiple of TILE
+    Buffer<uint8_t> keys, values; // in the panels that AttentionTile describes, a key/value head after the other
+    Buffer<float> cells;          // SSRU [context, dim]
+    Type type = TYPE_F32;         // of keys and values
+    size_t capacity = 0;          // positions, a multiple of TILE
+    size_t element() const { return type == TYPE_F16 ? 2 : 4; }
     void resize(size_t positions, const Header& h) {
         capacity = std::max(capacity, round_up(positions, TILE));
         const size_t kv_heads = h.kv_lora_rank ? 1 : h.n_kv_heads;
-        keys.resize(capacity * kv_heads * (h.kv_lora_rank ? h.kv_lora_rank + h.rope[0].dim : h.head_dim));
-        if (!h.kv_lora_rank) values.resize(capacity * kv_heads * round_up(h.v_head_dim, PANEL));
+        keys.resize(capacity * kv_heads * (h.kv_lora_rank ? h.kv_lora_rank + h.rope[0].dim : h.head_dim) * element());
+        if (!h.kv_lora_rank) values.resize(capacity * kv_heads * round_up(h.v_head_dim, PANEL) * element());
     }
 };
 
@@ -918,6 +939,7 @@ struct Session::State {
     Buffer<float> qkv, sub, hidden, scores; // sub: what a sublayer adds to x
     Activations q_compressed, q_plain, found, gathered; // latent attention (the last three a row a head); an expert's tokens
     Buffer<float> q_latent, routes, expert_out;
+    Buffer<float> parts;                    // of attention's results: a span of keys each, [n, n_heads, value_dim + 2]
     Buffer<float> cos_sin[2];               // [n, rope dim] of Header.rope: cosines, then sines
     std::vector<float> frequencies[2];
     std::vector<float> relative[2];       // bias by head and distance: encoder's, decoder's
@@ -927,6 +949,7 @@ struct Session::State {
         std::vector<float> slope;
         std::vector<const float*> bias;
         std::vector<uint32_t> tokens;
+        std::vector<uint16_t> half;
     };
     std::vector<Scratch> scratch;         // a thread
 
@@ -940,7 +963,7 @@ private:
         const int32_t* tokens;
         size_t start, n;
     };
-    void reserve(size_t n);
+    void reserve(size_t n, size_t keys);
     void prepare_rotation(size_t start, size_t n, size_t text);
     void layers(const Pass& p, uint32_t thread);
     void embed(const Pass& p, uint32_t thread);
@@ -949,6 +972,7 @@ private:
     void cross_attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread);
     void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, uint32_t thread);
     void attention_out(const Attention& a, size_t n, uint32_t thread);
+    void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, uint32_t thread);
     void remember_source(const Layer& l, LayerCache& c, size_t n, uint32_t thread);
     void multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, uint32_t thread);
     void ssru(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread);
@@ -991,11 +1015,14 @@ Session::State::State(const Model& model, SessionOptions options)
     const size_t budget = size_t(1) << 40; // of floats; calloc refuses sooner
     const size_t token = (size_t(h.n_kv_heads) * (size_t(h.head_dim) + round_up(h.v_head_dim, PANEL)) + h.dim) * h.n_layers;
     if (context > budget / token) fail("a context of %zu tokens needs more memory than there is", context);
+    const Type cache_type = scratch_cache.type = options.exact_cache || w.exact ? TYPE_F32 : TYPE_F16;
     if (w.decoder.causal) {
         cache.resize(h.n_layers), cross.resize(h.n_encoder_layers ? h.n_layers : 0);
+        for (auto* caches : {&cache, &cross})
+            for (LayerCache& c : *caches) c.type = cache_type;
         for (size_t i = 0; i < h.n_layers; i++) {
             const LayerHeader& l = w.decoder.layers[i].h;
-            if (l.kind == LAYER_SSRU) cache[i].values.resize(context * h.dim);
+            if (l.kind == LAYER_SSRU) cache[i].cells.resize(context * h.dim);
             else if (l.window) cache[i].resize(std::min(context, l.window + CHUNK + TILE), h); // a chunk, and the window before its first token
             else cache[i].resize(context, h);
         }
@@ -1018,8 +1045,8 @@ void Session::State::check_tokens(const int32_t* tokens, size_t n, size_t start)
         if (tokens[i] < 0 || uint32_t(tokens[i]) >= h.vocab_size) fail("token id %d at place %zu is outside the vocabulary of %u", tokens[i], i, h.vocab_size);
 }
 
-// Room for n rows.
-void Session::State::reserve(size_t n) {
+// Room for n rows that attend to so many keys.
+void Session::State::reserve(size_t n, size_t keys) {
     const size_t latent = w.latent ? h.kv_lora_rank + h.rope[0].dim : 0, kv_heads = latent ? 1 : h.n_kv_heads;
     x.resize(n, h.dim), normed.resize(n, h.dim), attn.resize(n, w.attn_width), ff.resize(n, w.ff_width), head_in.resize(n, std::max(h.dim, h.embed_dim));
     qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim)), hidden.resize(n * h.dim);
@@ -1029,11 +1056,14 @@ void Session::State::reserve(size_t n) {
     }
     if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim);
     for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
-    const size_t rows = w.attn_width ? std::max<size_t>(h.n_heads / kv_heads, 32) : 0;
+    for (Scratch& s : scratch) s.tokens.resize(n);
+    if (!w.attn_width) return;
+    const size_t rows = std::max<size_t>(h.n_heads / kv_heads, ROWS), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
+    const size_t part = round_up(value_dim, PANEL) + 2, queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
+    parts.resize(part * std::max(queries, split_queries * (keys / SPAN + 2)));
     for (Scratch& s : scratch) {
-        s.q.resize(rows * std::max<size_t>(h.head_dim, latent)), s.scores.resize(rows * TILE);
-        s.out.resize(rows * round_up(latent ? h.kv_lora_rank : h.v_head_dim, PANEL));
-        s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows), s.tokens.resize(n);
+        s.q.resize(rows * key_dim), s.scores.resize(rows * TILE), s.out.resize(rows * part), s.half.resize(std::max(key_dim, value_dim));
+        s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows);
     }
 }
 
@@ -1083,49 +1113,92 @@ void Session::State::embed(const Pass& p, uint32_t thread) {
 // ---- attention --------------------------------------------------------------------------------------------------------------
 
 // Writes one position's key and value of one head into the cache's panels.
-static void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim) {
-    const size_t slot = position % c.capacity;
-    float* keys = c.keys.data() + head * c.capacity * key_dim + slot / PANEL * key_dim * PANEL + slot % PANEL;
-    for (size_t i = 0; i < key_dim; i++) keys[i * PANEL] = key[i];
+void Session::State::remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, uint32_t thread) {
+    const size_t slot = position % c.capacity, key_at = head * c.capacity * key_dim + slot / PANEL * key_dim * PANEL + slot % PANEL;
+    const size_t value_at = head * c.capacity * round_up(value_dim, PANEL) + slot * PANEL, panel = c.capacity * PANEL;
+    auto scatter = [&](const auto* from, auto* to, size_t n, auto place) {
+        for (size_t i = 0; i < n; i++) to[place(i)] = from[i];
+    };
+    auto key_place = [&](size_t i) { return key_at + i * PANEL; };
+    auto value_place = [&](size_t i) { return value_at + i / PANEL * panel + i % PANEL; };
+    if (c.type == TYPE_F32) {
+        scatter(key, reinterpret_cast<float*>(c.keys.data()), key_dim, key_place);
+        scatter(value, reinterpret_cast<float*>(c.values.data()), value ? value_dim : 0, value_place);
+        return;
+    }
+    uint16_t* half = scratch[thread].half.data();
+    k.to_half(key, key_dim, half);
+    scatter(half, reinterpret_cast<uint16_t*>(c.keys.data()), key_dim, key_place);
     if (!value) return;
-    float* values = c.values.data() + head * c.capacity * round_up(value_dim, PANEL) + slot * PANEL;
-    for (size_t i = 0; i < value_dim; i++) values[i / PANEL * c.capacity * PANEL + i % PANEL] = value[i];
+    k.to_half(value, value_dim, half);
+    scatter(half, reinterpret_cast<uint16_t*>(c.values.data()), value_dim, value_place);
+}
+
+// Joins two parts of one query's softmax (Dao et al. 2022, 3.1): sums of n values, the largest score, the sum of exponentials.
+static void join(float* out, const float* other, size_t n) {
+    float &most = out[n], &total = out[n + 1];
+    if (other[n] == -INFINITY) return;
+    const float larger = std::max(most, other[n]), a = most == -INFINITY ? 0 : std::exp(most - larger), b = std::exp(other[n] - larger);
+    for (size_t i = 0; i < n; i++) out[i] = out[i] * a + other[i] * b;
+    most = larger, total = total * a + other[n + 1] * b;
 }
 
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
+// The work is cut by head and tile of queries, and where these are few, by spans of keys.
 void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, uint32_t thread) {
     const bool latent = h.kv_lora_rank && !is_cross, causal = p.stack.causal && !is_cross;
     const size_t kv_heads = latent ? 1 : h.n_kv_heads, group = h.n_heads / kv_heads;
     const size_t key_dim = latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim, value_dim = latent ? h.kv_lora_rank : h.v_head_dim, padded = round_up(value_dim, PANEL);
-    const size_t per_tile = std::max<size_t>(1, 32 / group), tiles = (p.n + per_tile - 1) / per_tile;
-    const int64_t window = is_cross ? 0 : l.h.window, end = int64_t(is_cross ? source_length : p.start + p.n);
+    const size_t per_tile = std::max<size_t>(1, ROWS / group), tiles = (p.n + per_tile - 1) / per_tile;
+    const int64_t window = is_cross ? 0 : l.h.window, end = int64_t(is_cross ? source_length : p.start + p.n), span = SPAN;
+    auto first_key = [&](int64_t position) { return window ? std::max<int64_t>(0, causal ? position - window + 1 : position - window / 2) : 0; };
+    auto last_key = [&](int64_t position) { return causal ? position : window ? std::min(end - 1, position + window / 2) : end - 1; };
+    const int64_t first_span = first_key(int64_t(p.start)) / span;
+    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv_heads * tiles < 4 * team.active() ? spans : 1;
     const std::vector<float>& by_distance = relative[&p.stack == &w.decoder];
     const bool biased = !by_distance.empty() && !is_cross, sloped = w.alibi_slopes && !is_cross;
+    const size_t width = padded + 2; // of a part: values, largest score, sum
+    auto part = [&](size_t split, size_t row) { return parts.data() + (split * p.n * h.n_heads + row) * width; };
+    auto finish = [&](size_t row) {
+        float* sum = part(0, row);
+        for (size_t i = 1; i < splits; i++) join(sum, part(i, row), padded);
+        for (size_t i = 0; i < value_dim; i++) out[row * value_dim + i] = sum[i] / sum[padded + 1];
+    };
     Scratch& s = scratch[thread];
-    for (size_t item = thread; item < kv_heads * tiles; item += team.active()) {
-        const size_t kv = item % kv_heads, t0 = item / kv_heads * per_tile, t1 = std::min(p.n, t0 + per_tile);
+    for (size_t item = thread; item < kv_heads * tiles * splits; item += team.active()) {
+        const size_t kv = item % kv_heads, split = item / kv_heads % splits, t0 = item / kv_heads / splits * per_tile, t1 = std::min(p.n, t0 + per_tile);
         AttentionTile a = {};
         for (size_t t = t0; t < t1; t++)
             for (size_t g = 0; g < group; g++) {
                 const size_t head = kv * group + g, r = a.rows++;
                 const int64_t position = int64_t(p.start + t);
                 for (size_t i = 0; i < key_dim; i++) s.q.data()[r * key_dim + i] = queries[t * q_stride + head * key_dim + i] * l.h.attn_scale;
-                s.position[r] = position;
-                s.last[r] = causal ? position : window ? std::min(end - 1, position + window / 2) : end - 1;
-                s.first[r] = window ? std::max<int64_t>(0, causal ? position - window + 1 : position - window / 2) : 0;
+                s.position[r] = position, s.first[r] = first_key(position), s.last[r] = last_key(position);
                 if (biased) s.bias[r] = by_distance.data() + head * (2 * context + 1) + context - size_t(position);
                 if (sloped) s.slope[r] = w.alibi_slopes[head];
             }
-        a.keys = c.keys.data() + kv * c.capacity * key_dim;
-        a.values = latent ? nullptr : c.values.data() + kv * c.capacity * padded;
+        a.type = c.type;
+        a.keys = c.keys.data() + kv * c.capacity * key_dim * c.element();
+        a.values = latent ? nullptr : c.values.data() + kv * c.capacity * padded * c.element();
         a.capacity = c.capacity, a.key_dim = uint32_t(key_dim), a.value_dim = uint32_t(value_dim);
         a.q = s.q.data(), a.scores = s.scores.data(), a.out = s.out.data(), a.softcap = h.attn_softcap;
         a.first = s.first.data(), a.last = s.last.data(), a.position = s.position.data();
         a.bias = biased ? s.bias.data() : nullptr, a.slope = sloped ? s.slope.data() : nullptr, a.slope_bf16 = h.alibi_bf16;
-        k.attention(a);
-        for (size_t t = t0, r = 0; t < t1; t++)
-            for (size_t g = 0; g < group; g++, r++) memcpy(out + (t * h.n_heads + kv * group + g) * value_dim, s.out.data() + r * padded, value_dim * 4);
+        const int64_t from = first_key(int64_t(p.start + t0)), to = last_key(int64_t(p.start + t1 - 1)) + 1; // they grow with the position
+        for (size_t i = splits > 1 ? split : 0; i < (splits > 1 ? split + 1 : spans); i++) {
+            const int64_t begin = std::max((first_span + int64_t(i)) * span, from / int64_t(TILE) * int64_t(TILE)), stop = std::min((first_span + int64_t(i) + 1) * span, to);
+            k.attention(a, begin, stop);
+            for (size_t r = 0; r < a.rows; r++) {
+                float *sum = part(split, (t0 + r / group) * h.n_heads + kv * group + r % group), *from_span = s.out.data() + r * width;
+                if (splits > 1 || i == 0) memcpy(sum, from_span, width * 4);
+                else join(sum, from_span, padded);
+            }
+        }
+        for (size_t r = 0; splits == 1 && r < a.rows; r++) finish((t0 + r / group) * h.n_heads + kv * group + r % group);
     }
+    team.sync();
+    if (splits == 1) return;
+    each_row(p.n * h.n_heads, thread, finish);
     team.sync();
 }
 
@@ -1153,7 +1226,7 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, uin
             const Rope& r = h.rope[l.h.rope];
             for (size_t i = 0; i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[l.h.rope].data() + t * r.dim, r);
         }
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim);
+        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, thread);
     });
     team.sync();
     attend(p, l, c, qkv.data(), width, false, attn.f.data(), thread);
@@ -1194,7 +1267,7 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
         float* key = keys + t * key_dim;
         k.norm(key, rank, NORM_RMS, h.latent_norm_eps, a.kv_a_norm, key);
         rotate(key + rank, cs, r);
-        remember(c, 0, p.start + t, key, key_dim, nullptr, 0);
+        remember(c, 0, p.start + t, key, key_dim, nullptr, 0, thread);
         for (size_t i = t * h.n_heads; i < (t + 1) * h.n_heads; i++) {
             float* query = qs + i * h.head_dim;
             rotate(query + plain, cs, r);
@@ -1219,7 +1292,7 @@ void Session::State::remember_source(const Layer& l, LayerCache& c, size_t n, ui
     team.sync();
     each_row(n, thread, [&](size_t t) {
         const float *ks = qkv.data() + t * width, *vs = ks + k_rows;
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim);
+        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, thread);
     });
     team.sync();
 }
@@ -1238,7 +1311,7 @@ void Session::State::ssru(const Pass& p, const Layer& l, LayerCache& c, uint32_t
     team.sync();
     for (size_t t = 0; t < p.n; t++) {
         const float *in = qkv.data() + t * 2 * dim, *forget = in + dim;
-        float* cell = c.values.data() + (p.start + t) * dim;
+        float* cell = c.cells.data() + (p.start + t) * dim;
         for (size_t i = begin; i < end; i++) {
             const float f = 1 / (1 + std::exp(-forget[i])), before = p.start + t ? cell[i - dim] : 0;
             cell[i] = f * before + (1 - f) * in[i];
@@ -1428,7 +1501,7 @@ const float* Session::State::forward(const int32_t* tokens, size_t n, Scores wan
     check_tokens(tokens, n, start);
     if (h.n_encoder_layers && !source_length) fail("an encoder-decoder reads a source text first");
     const size_t step = causal ? std::min(n, CHUNK) : n, rows = want == Scores::ALL ? n : want == Scores::LAST;
-    reserve(step);
+    reserve(step, start + n);
     if (!causal) scratch_cache.resize(n, h);
     const bool whole = want == Scores::ALL || !causal; // hidden states of all tokens
     hidden.resize((whole ? n : 1) * h.dim);
@@ -1453,7 +1526,7 @@ const float* Session::State::forward(const int32_t* tokens, size_t n, Scores wan
 void Session::State::encode(const int32_t* tokens, size_t n) {
     if (!h.n_encoder_layers) fail("this model has no encoder");
     check_tokens(tokens, n, 0);
-    reserve(n);
+    reserve(n, n);
     scratch_cache.resize(n, h);
     for (LayerCache& c : cross) c.resize(n, h);
     const Pass p = {w.encoder, tokens, 0, n};
@@ -1496,8 +1569,8 @@ uint32_t Session::threads() const { return state_->team.size(); }
 size_t Session::cache_bytes() const {
     size_t n = 0;
     for (auto* caches : {&state_->cache, &state_->cross})
-        for (LayerCache& c : *caches) n += c.keys.size() + c.values.size();
-    return n * sizeof(float);
+        for (LayerCache& c : *caches) n += c.keys.size() + c.values.size() + c.cells.size() * sizeof(float);
+    return n;
 }
 void Session::rewind(size_t length) {
     State& s = *state_;
@@ -1537,6 +1610,8 @@ void Sampler::accept(int32_t token) {
 }
 
 int32_t Sampler::sample(const float* scores, size_t n) {
+    const bool greedy = options_.temperature == 0 || options_.top_k == 1;
+    if (greedy && options_.repeat_penalty == 1) return int32_t(std::max_element(scores, scores + n) - scores);
     auto& c = candidates_;
     c.resize(n);
     for (size_t i = 0; i < n; i++) c[i] = {scores[i], int32_t(i)};
@@ -1549,7 +1624,7 @@ int32_t Sampler::sample(const float* scores, size_t n) {
     }
     auto likelier = [](const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; };
     const auto best = *std::min_element(c.begin(), c.end(), likelier);
-    if (options_.temperature == 0 || options_.top_k == 1 || !std::isfinite(best.first)) return best.second;
+    if (greedy || !std::isfinite(best.first)) return best.second;
     // softmax, then the head of the sorted distribution that top-k, top-p and min-p leave
     double sum = 0;
     for (auto& e : c) sum += e.first = std::exp((e.first - best.first) / options_.temperature);
@@ -1690,6 +1765,7 @@ INLINE Floats round(Floats a) { EACH(std::nearbyint(a.v[i])); }
 INLINE Floats power_of_2(Floats a) { EACH(std::ldexp(1.f, int(a.v[i]))); }
 INLINE Floats copy_sign(Floats a, Floats b) { EACH(std::copysign(a.v[i], b.v[i])); }
 INLINE void store_s8(int8_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = int8_t(a.v[i]); } // whole numbers
+INLINE void store_f16(uint16_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = float_to_half(a.v[i]); }
 INLINE float sum(Floats a) {
     for (uint32_t n = PANEL / 2; n; n /= 2)
         for (uint32_t i = 0; i < n; i++) a.v[i] += a.v[i + n];
@@ -1751,6 +1827,10 @@ INLINE Floats copy_sign(Floats x, Floats y) { return {sign8(x.a, y.a), sign8(x.b
 INLINE void store_s8(int8_t* p, Floats x) {
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)), 0xd8);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+INLINE void store_f16(uint16_t* p, Floats x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p) + 1, _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
 }
 INLINE float sum(Floats x) {
     const __m256 s = _mm256_add_ps(x.a, x.b);
@@ -1820,6 +1900,7 @@ INLINE Floats copy_sign(Floats x, Floats y) {
     return {_mm512_or_ps(_mm512_andnot_ps(sign, x.v), _mm512_and_ps(sign, y.v))};
 }
 INLINE void store_s8(int8_t* p, Floats x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v))); }
+INLINE void store_f16(uint16_t* p, Floats x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT)); }
 INLINE float sum(Floats x) { return _mm512_reduce_add_ps(x.v); }
 INLINE float largest(Floats x) { return _mm512_reduce_max_ps(x.v); }
 struct Ints { __m512i v; };
@@ -2008,70 +2089,64 @@ LOCUS_TARGET void matmul(const Matrix& w, uint32_t begin, uint32_t end, const Ro
 
 // ---- attention over tiles of keys, the softmax streamed (Milakov and Gimelshein 2018; Dao et al. 2022) ------------------------
 
-LOCUS_TARGET void attention(const AttentionTile& a) {
-    const size_t padded = round_up(a.value_dim, PANEL);
-    float most[256], total[256]; // of each query so far: the largest score, the sum of exponentials
-    for (uint32_t done = 0; done < a.rows; done += 256) {
-        const uint32_t rows = std::min(256u, a.rows - done);
-        const int64_t *first = a.first + done, *last = a.last + done;
-        float *scores = a.scores, *out = a.out + done * padded;
-        std::fill_n(out, rows * padded, 0.f);
-        std::fill_n(most, rows, -INFINITY);
-        std::fill_n(total, rows, 0.f);
-        const int64_t from = *std::min_element(first, first + rows), to = *std::max_element(last, last + rows);
-        for (int64_t key = from / int64_t(TILE) * int64_t(TILE); key <= to; key += TILE) {
-            const size_t slot = size_t(key) % a.capacity, n = size_t(std::min<int64_t>(TILE, to + 1 - key));
-            Matrix keys;
-            keys.rows = TILE, keys.cols = a.key_dim, keys.panel_bytes = a.key_dim * PANEL * 4;
-            keys.data = reinterpret_cast<const uint8_t*>(a.keys + slot * a.key_dim);
-            matmul(keys, 0, uint32_t((n + PANEL - 1) / PANEL), {a.q + done * a.key_dim, a.key_dim, nullptr, nullptr, 0}, rows, scores, TILE, nullptr, 0);
-            for (uint32_t r = 0; r < rows; r++) {
-                float* s = scores + r * TILE;
-                const size_t begin = size_t(std::min<int64_t>(TILE, std::max<int64_t>(0, first[r] - key))), end = size_t(std::max<int64_t>(0, std::min<int64_t>(TILE, last[r] + 1 - key)));
-                if (begin >= end) {
-                    std::fill_n(s, TILE, 0.f);
-                    continue;
-                }
-                if (a.softcap != 0)
-                    for (size_t i = begin; i < end; i++) s[i] = a.softcap * std::tanh(s[i] / a.softcap);
-                if (a.bias)
-                    for (size_t i = begin; i < end; i++) s[i] += a.bias[done + r][key + int64_t(i)];
-                if (a.slope)
-                    for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
-                        s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[done + r] * float(key + int64_t(i))) : a.slope[done + r] * float(key + int64_t(i) - a.position[done + r]);
-                std::fill_n(s, begin, -INFINITY);
-                std::fill_n(s + end, TILE - end, -INFINITY);
-                Floats m = load(s);
-                for (size_t i = PANEL; i < TILE; i += PANEL) m = max(m, load(s + i));
-                const float before = most[r], now = std::max(before, largest(m));
-                for (size_t i = 0; i < TILE; i += PANEL) store(s + i, exp(sub(load(s + i), set(now))));
-                std::fill_n(s, begin, 0.f);
-                std::fill_n(s + end, TILE - end, 0.f);
-                Floats t = set(0);
-                for (size_t i = 0; i < TILE; i += PANEL) t = add(t, load(s + i));
-                const float shrink = before == -INFINITY ? 0 : std::exp(before - now);
-                most[r] = now;
-                total[r] = total[r] * shrink + sum(t);
-                if (shrink != 1)
-                    for (size_t i = 0; i < padded; i += PANEL) store(out + r * padded + i, mul(load(out + r * padded + i), set(shrink)));
-            }
-            const Rows weights = {scores, TILE, nullptr, nullptr, 0};
-            if (a.values) {
-                Matrix values;
-                values.rows = uint32_t(padded), values.cols = uint32_t(n), values.panel_bytes = a.capacity * PANEL * 4;
-                values.data = reinterpret_cast<const uint8_t*>(a.values + slot * PANEL);
-                matmul(values, 0, uint32_t(padded / PANEL), weights, rows, out, padded, out, padded);
+// Latent attention: out += exponentials times keys, whose panels lie across.
+template <class W> LOCUS_TARGET void add_keys(const AttentionTile& a, size_t slot, size_t n, size_t width) {
+    for (uint32_t r = 0; r < a.rows; r++)
+        for (size_t i = 0; i < a.value_dim; i++) {
+            Floats t = set(0);
+            for (size_t j = 0; j < n; j += PANEL) t = fma(W::get(a.keys + ((slot + j) * a.key_dim + i * PANEL) * W::bytes), load(a.scores + r * TILE + j), t);
+            a.out[r * width + i] += sum(t);
+        }
+}
+
+LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
+    const size_t padded = round_up(a.value_dim, PANEL), width = padded + 2, element = a.type == TYPE_F16 ? 2 : 4;
+    for (uint32_t r = 0; r < a.rows; r++) {
+        std::fill_n(a.out + r * width, width, 0.f);
+        a.out[r * width + padded] = -INFINITY;
+    }
+    Matrix keys, values;
+    keys.type = values.type = a.type;
+    keys.rows = TILE, keys.cols = a.key_dim, keys.panel_bytes = a.key_dim * PANEL * element;
+    values.rows = uint32_t(padded), values.panel_bytes = a.capacity * PANEL * element;
+    for (int64_t key = from; key < to; key += TILE) {
+        const size_t slot = size_t(key) % a.capacity, n = size_t(std::min<int64_t>(TILE, to - key));
+        keys.data = a.keys + slot * a.key_dim * element;
+        matmul(keys, 0, uint32_t((n + PANEL - 1) / PANEL), {a.q, a.key_dim, nullptr, nullptr, 0}, a.rows, a.scores, TILE, nullptr, 0);
+        for (uint32_t r = 0; r < a.rows; r++) {
+            float *s = a.scores + r * TILE, *out = a.out + r * width, &most = out[padded], &total = out[padded + 1];
+            const size_t begin = size_t(std::min<int64_t>(TILE, std::max<int64_t>(0, a.first[r] - key))), end = size_t(std::max<int64_t>(0, std::min<int64_t>(TILE, a.last[r] + 1 - key)));
+            if (begin >= end) {
+                std::fill_n(s, TILE, 0.f);
                 continue;
             }
-            for (uint32_t r = 0; r < rows; r++)
-                for (size_t i = 0; i < a.value_dim; i++) {
-                    Floats t = set(0);
-                    for (size_t j = 0; j < n; j += PANEL) t = fma(load(a.keys + (slot + j) * a.key_dim + i * PANEL), load(scores + r * TILE + j), t);
-                    out[r * padded + i] += sum(t);
-                }
+            if (a.softcap != 0)
+                for (size_t i = begin; i < end; i++) s[i] = a.softcap * std::tanh(s[i] / a.softcap);
+            if (a.bias)
+                for (size_t i = begin; i < end; i++) s[i] += a.bias[r][key + int64_t(i)];
+            if (a.slope)
+                for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
+                    s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * float(key + int64_t(i) - a.position[r]);
+            std::fill_n(s, begin, -INFINITY);
+            std::fill_n(s + end, TILE - end, -INFINITY);
+            Floats m = load(s), t = set(0);
+            for (size_t i = PANEL; i < TILE; i += PANEL) m = max(m, load(s + i));
+            const float before = most;
+            most = std::max(before, largest(m));
+            for (size_t i = 0; i < TILE; i += PANEL) store(s + i, exp(sub(load(s + i), set(most))));
+            std::fill_n(s, begin, 0.f);
+            std::fill_n(s + end, TILE - end, 0.f);
+            for (size_t i = 0; i < TILE; i += PANEL) t = add(t, load(s + i));
+            const float shrink = before == -INFINITY ? 0 : std::exp(before - most);
+            total = total * shrink + sum(t);
+            if (shrink != 1)
+                for (size_t i = 0; i < padded; i += PANEL) store(out + i, mul(load(out + i), set(shrink)));
         }
-        for (uint32_t r = 0; r < rows; r++)
-            for (size_t i = 0; i < padded; i += PANEL) store(out + r * padded + i, div(load(out + r * padded + i), set(total[r])));
+        if (a.values) {
+            values.cols = uint32_t(n), values.data = a.values + slot * PANEL * element;
+            matmul(values, 0, uint32_t(padded / PANEL), {a.scores, TILE, nullptr, nullptr, 0}, a.rows, a.out, width, a.out, width);
+        } else if (a.type == TYPE_F16) add_keys<F16>(a, slot, n, width);
+        else add_keys<F32>(a, slot, n, width);
     }
 }
 
@@ -2100,6 +2175,15 @@ LOCUS_TARGET void norm(const float* x, size_t n, uint32_t kind, float eps, const
     for (size_t i = 0; i < whole; i += PANEL) store(y + i, fma(mul(sub(load(x + i), set(mean)), scale), load(w.weight + i), w.bias ? load(w.bias + i) : set(0)));
     if (part)
         store_part(y + whole, fma(mul(sub(load_part(x + whole, part), set(mean)), scale), load_part(w.weight + whole, part), w.bias ? load_part(w.bias + whole, part) : set(0)), part);
+}
+
+LOCUS_TARGET void to_half(const float* x, size_t n, uint16_t* y) {
+    size_t i = 0;
+    for (; i + PANEL <= n; i += PANEL) store_f16(y + i, load(x + i));
+    if (i == n) return;
+    uint16_t rest[PANEL];
+    store_f16(rest, load_part(x + i, n - i));
+    memcpy(y + i, rest, (n - i) * 2);
 }
 
 INLINE Floats activation(Floats x, uint32_t kind) {
@@ -2137,7 +2221,7 @@ LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scal
 
 #define TEXT_(name) #name
 #define TEXT(name) TEXT_(name)
-constexpr Kernels kernels = {TEXT(LOCUS_ISA), matmul, attention, norm, activate, quantize};
+constexpr Kernels kernels = {TEXT(LOCUS_ISA), matmul, attention, to_half, norm, activate, quantize};
 #undef TEXT
 #undef TEXT_
 #undef INLINE

@@ -144,19 +144,18 @@ public:
     std::string decode(const std::vector<int32_t>& ids, bool special = false) const;
 
     // Decoding token by token: the bytes of a split character are held back until it is whole. The space that encode() puts in front
-    // of a text is taken off again after a bos token only: a stream may begin in the middle of a text.
+    // of a text is taken off again after a bos token and where start says that a text begins: a stream may begin in the middle of one.
     class Stream {
     public:
-        explicit Stream(const Tokenizer& tokenizer, bool special = false) : tokenizer_(&tokenizer), special_(special) {}
+        explicit Stream(const Tokenizer& tokenizer, bool special = false, bool start = false) : tokenizer_(&tokenizer), special_(special), start_(start) {}
         std::string push(int32_t id);
         std::string finish(); // what was held back
 
     private:
-        friend class Tokenizer;
         std::string whole(bool all);
         const Tokenizer* tokenizer_;
         bool special_;
-        bool start_ = false;
+        bool start_;
         bool any_ = false;
         std::string held_;
     };
@@ -1111,8 +1110,7 @@ inline std::string Tokenizer::Stream::whole(bool all) {
 }
 
 inline std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool special) const {
-    Stream stream(*this, special);
-    stream.start_ = true;
+    Stream stream(*this, special, true);
     std::string out;
     for (int32_t id : ids) out += stream.push(id);
     return out + stream.finish();

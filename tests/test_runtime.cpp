@@ -188,46 +188,73 @@ TEST_CASE("half precision numbers") {
     }
 }
 
-TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps") {
+TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one span or joined from several") {
     const uint32_t key_dim = 24, value_dim = 20, rows = 5, capacity = 192;
-    const size_t padded = round_up(value_dim, PANEL);
+    const size_t padded = round_up(value_dim, PANEL), width = padded + 2;
     for (const Kernels* k : all_kernels())
-        for (int variant = 0; variant < 6; variant++) {
-            CAPTURE(k->name); CAPTURE(variant);
-            LayerCache c;
-            c.capacity = capacity, c.keys.resize(capacity * key_dim), c.values.resize(capacity * padded);
-            const int64_t n = 150;
-            const std::vector<float> ks = normals(size_t(n) * key_dim, 1), vs = normals(size_t(n) * value_dim, 2), q = normals(rows * key_dim, 3), slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 1};
-            for (int64_t i = 0; i < n; i++) remember(c, 0, size_t(i), ks.data() + i * key_dim, key_dim, vs.data() + i * value_dim, value_dim);
-            std::vector<int64_t> first(rows), last(rows), position(rows);
-            std::vector<float> scores(rows * TILE), out(rows * padded), table = normals(400, 4);
-            std::vector<const float*> bias(rows);
-            for (uint32_t r = 0; r < rows; r++) position[r] = last[r] = n - rows + r, first[r] = variant == 1 ? last[r] - 70 : 0, bias[r] = table.data() + 10 * r;
-            AttentionTile a = {};
-            a.keys = c.keys.data(), a.values = variant == 5 ? nullptr : c.values.data(), a.capacity = capacity, a.key_dim = key_dim, a.value_dim = value_dim, a.rows = rows, a.q = q.data();
-            a.first = first.data(), a.last = last.data(), a.position = position.data(), a.scores = scores.data(), a.out = out.data();
-            if (variant == 2) a.bias = bias.data();
-            if (variant == 3) a.slope = slopes.data();
-            if (variant == 4) a.softcap = 2;
-            k->attention(a);
-            double worst = 0;
-            for (uint32_t r = 0; r < rows; r++) {
-                std::vector<double> p(size_t(n), 0.), want(value_dim, 0.);
-                double total = 0;
-                for (int64_t i = first[r]; i <= last[r]; i++) {
-                    double s = 0;
-                    for (uint32_t d = 0; d < key_dim; d++) s += double(q[r * key_dim + d]) * ks[size_t(i) * key_dim + d];
-                    if (variant == 4) s = 2 * std::tanh(s / 2);
-                    if (variant == 2) s += bias[r][i];
-                    if (variant == 3) s += slopes[r] * double(i - position[r]);
-                    total += p[size_t(i)] = std::exp(s);
+        for (Type type : {TYPE_F32, TYPE_F16})
+            for (int variant = 0; variant < 7; variant++) {
+                CAPTURE(k->name);
+                CAPTURE(type_name(type));
+                CAPTURE(variant);
+                const int64_t n = 150;
+                std::vector<float> ks = normals(size_t(n) * key_dim, 1), vs = normals(size_t(n) * value_dim, 2);
+                const std::vector<float> q = normals(rows * key_dim, 3), slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 1}, table = normals(400, 4);
+                std::vector<uint8_t> keys(capacity * key_dim * 4), values(capacity * padded * 4);
+                auto put = [&](std::vector<uint8_t>& to, size_t at, float& x) {
+                    const uint16_t half = f16_of_float(x);
+                    if (type == TYPE_F16) x = float_of_f16(half), memcpy(to.data() + 2 * at, &half, 2);
+                    else memcpy(to.data() + 4 * at, &x, 4);
+                };
+                for (size_t i = 0; i < size_t(n); i++) {
+                    for (size_t d = 0; d < key_dim; d++) put(keys, (i / 16 * key_dim + d) * 16 + i % 16, ks[i * key_dim + d]);
+                    for (size_t d = 0; d < value_dim; d++) put(values, (d / 16 * capacity + i) * 16 + d % 16, vs[i * value_dim + d]);
                 }
-                for (int64_t i = first[r]; i <= last[r]; i++)
-                    for (uint32_t d = 0; d < value_dim; d++) want[d] += p[size_t(i)] / total * (variant == 5 ? ks[size_t(i) * key_dim + d] : vs[size_t(i) * value_dim + d]);
-                for (uint32_t d = 0; d < value_dim; d++) worst = std::max(worst, std::abs(want[d] - out[r * padded + d]));
+                std::vector<int64_t> first(rows), last(rows), position(rows);
+                std::vector<float> scores(rows * TILE), out(rows * width), other(rows * width);
+                std::vector<const float*> bias(rows);
+                for (uint32_t r = 0; r < rows; r++) position[r] = last[r] = n - rows + r, first[r] = variant == 1 ? last[r] - 70 : 0, bias[r] = table.data() + 10 * r;
+                AttentionTile a = {};
+                a.type = type, a.keys = keys.data(), a.values = variant == 5 ? nullptr : values.data(), a.capacity = capacity, a.key_dim = key_dim, a.value_dim = value_dim;
+                a.rows = rows, a.q = q.data(), a.first = first.data(), a.last = last.data(), a.position = position.data(), a.scores = scores.data(), a.out = out.data();
+                if (variant == 2) a.bias = bias.data();
+                if (variant == 3) a.slope = slopes.data();
+                if (variant == 4) a.softcap = 2;
+                k->attention(a, 0, variant == 6 ? 128 : n);
+                if (variant == 6) {
+                    a.out = other.data();
+                    k->attention(a, 128, n);
+                    for (uint32_t r = 0; r < rows; r++) join(out.data() + r * width, other.data() + r * width, padded);
+                }
+                double worst = 0;
+                for (uint32_t r = 0; r < rows; r++) {
+                    std::vector<double> p(size_t(n), 0.), want(value_dim, 0.);
+                    double total = 0;
+                    for (int64_t i = first[r]; i <= last[r]; i++) {
+                        double s = 0;
+                        for (uint32_t d = 0; d < key_dim; d++) s += double(q[r * key_dim + d]) * ks[size_t(i) * key_dim + d];
+                        if (variant == 4) s = 2 * std::tanh(s / 2);
+                        if (variant == 2) s += bias[r][i];
+                        if (variant == 3) s += slopes[r] * double(i - position[r]);
+                        total += p[size_t(i)] = std::exp(s);
+                    }
+                    for (int64_t i = first[r]; i <= last[r]; i++)
+                        for (uint32_t d = 0; d < value_dim; d++) want[d] += p[size_t(i)] / total * (variant == 5 ? ks[size_t(i) * key_dim + d] : vs[size_t(i) * value_dim + d]);
+                    for (uint32_t d = 0; d < value_dim; d++) worst = std::max(worst, std::abs(want[d] - out[r * width + d] / out[r * width + padded + 1]));
+                }
+                CHECK(worst < 2e-5);
             }
-            CHECK(worst < 2e-5);
-        }
+}
+
+TEST_CASE("floats to half precision: to nearest, even, whatever the instruction set") {
+    for (const Kernels* k : all_kernels()) {
+        std::vector<float> x = {1.f, 65519.f, 65520.f, -1e9f, 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 1.00048828125f, 1.00146484375f, -0.f, 3e-5f};
+        for (float f : normals(1000, 9)) x.push_back(f);
+        std::vector<uint16_t> y(x.size());
+        k->to_half(x.data(), x.size(), y.data());
+        for (size_t i = 0; i < x.size(); i++) CHECK(y[i] == f16_of_float(x[i]));
+        CHECK(std::vector<uint16_t>(y.begin(), y.begin() + 9) == std::vector<uint16_t>{0x3c00, 0x7bff, 0x7c00, 0xfc00, 1, 0, 1, 0x3c00, 0x3c02});
+    }
 }
 
 namespace {
@@ -296,6 +323,51 @@ TEST_CASE("the scores are the same, bit for bit, however a text is cut and whate
         }
 }
 
+TEST_CASE("a decoder that starts from zero does not look at its first token") {
+    Checkpoint c;
+    c.h.n_encoder_layers = 1, c.h.positions = POSITIONS_SINUSOIDAL, c.h.zero_start = 1;
+    c.fill();
+    const TemporaryFile file(c.bytes());
+    const Model model(file.path);
+    auto scores = [&](const std::vector<int32_t>& target) {
+        Session s(model);
+        const int32_t source[] = {3, 1, 2};
+        s.encode(source, 3);
+        const float* p = s.forward(target);
+        return std::vector<float>(p, p + s.width());
+    };
+    CHECK(scores({4, 5}) == scores({9, 5}));
+    CHECK(scores({4, 5}) != scores({4, 9}));
+    c.h.zero_start = 2;
+    const TemporaryFile wrong(c.bytes());
+    CHECK_THROWS_WITH_AS(Model(wrong.path), doctest::Contains("header field zero_start is 2, expected 0 to 1"), Error);
+}
+
+TEST_CASE("the scores are the same, bit for bit, over several spans of keys") {
+    for (size_t variant : {0, 6, 8}) // plain, windows, latent
+        for (Type type : {TYPE_F32, TYPE_Q8}) {
+            CAPTURE(variants[variant].name);
+            Checkpoint c;
+            c.type = type;
+            variants[variant].change(c);
+            c.fill();
+            const TemporaryFile file(c.bytes());
+            const Model model(file.path);
+            const size_t n = 1300;
+            const std::vector<int32_t> ids = some_tokens(n, c.h.vocab_size);
+            auto last = [&](size_t step, uint32_t threads) {
+                Session s(model, {uint32_t(n), threads});
+                const float* p = nullptr;
+                for (size_t at = 0; at < n; at += step) p = s.forward(ids.data() + at, std::min(step, n - at));
+                return std::vector<float>(p, p + s.width());
+            };
+            const std::vector<float> whole = last(n, 1);
+            CHECK(whole == last(n, 2));
+            CHECK(whole == last(1, 2));
+            CHECK(whole == last(37, 1));
+        }
+}
+
 TEST_CASE("each instruction set gives the same scores to float accuracy") {
     for (const Variant& v : variants) {
         CAPTURE(v.name);
@@ -348,6 +420,14 @@ TEST_CASE("a window's layer keeps no more cache than the window and a chunk; lat
     const TemporaryFile file(c.bytes());
     const Model model(file.path);
     CHECK(Session(model, {100000, 1}).cache_bytes() == 2 * round_up(16 + CHUNK + TILE, TILE) * 3 * (24 + 32) * 4);
+    CHECK(Session(model, {100, 1}).cache_bytes() == 2 * 128 * 3 * (24 + 32) * 4);
+    Checkpoint half;
+    half.type = TYPE_Q8; // weights of fewer bits: keys and values in f16, unless asked otherwise
+    half.fill();
+    const TemporaryFile smaller(half.bytes());
+    const Model quantized(smaller.path);
+    CHECK(Session(quantized, {100, 1}).cache_bytes() == 2 * 128 * 3 * (24 + 32) * 2);
+    CHECK(Session(quantized, {100, 1, true}).cache_bytes() == 2 * 128 * 3 * (24 + 32) * 4);
     Checkpoint d;
     latent(d);
     d.fill();

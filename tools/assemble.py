@@ -8,7 +8,9 @@ import re
 from checkpoints import BLOCKS, ConvertError
 from model_format import E
 
-WIDTH = {"Q4_0": E.TYPE_Q4, "Q4_1": E.TYPE_Q4, "Q4_K": E.TYPE_Q4, "F16": E.TYPE_F16, "BF16": E.TYPE_BF16, "F32": E.TYPE_F32, "F64": E.TYPE_F32}  # other types: q8
+WIDTH = {"Q4_0": E.TYPE_Q4, "Q4_1": E.TYPE_Q4, "Q4_K": E.TYPE_Q4, "F16": E.TYPE_F16, "BF16": E.TYPE_BF16, "F32": E.TYPE_F32, "F64": E.TYPE_F32,
+         "INTGEMM8": E.TYPE_F16}  # other types: q8
+SCORES = ("embed.tokens", "head.weight")
 ORDER = [E.TYPE_Q4, E.TYPE_Q8, E.TYPE_F16, E.TYPE_BF16, E.TYPE_F32]
 
 
@@ -30,6 +32,7 @@ class Output:
 
     def __init__(self, name, layout, count, rows, cols):
         self.name, self.layout, self.count, self.rows, self.cols, self.pieces, self.values = name, layout, count, rows, cols, [], None
+        self.vector = layout == E.LAYOUT_PLAIN and cols == 1  # a column here, a row there: the same bytes
 
 
 def natural_type(output):
@@ -44,7 +47,9 @@ def storage(output, asked):
     if output.layout == E.LAYOUT_PLAIN: return E.TYPE_F32
     natural = natural_type(output)
     # the scores feel four bits most: 6 % of perplexity on SmolLM2, whose other matrices together lose nothing
-    if asked == E.TYPE_Q4 and output.name in ("embed.tokens", "head.weight") and natural != E.TYPE_Q4: return E.TYPE_Q8
+    if asked == E.TYPE_Q4 and output.name in SCORES and natural != E.TYPE_Q4: return E.TYPE_Q8
+    # of Marian's translations, activations in int8 change 1 in 20, before the scores alone 1 in 100
+    if asked is None and output.name in SCORES and all(view.tensor.type == "INTGEMM8" for _, _, view in output.pieces): return E.TYPE_Q8
     return natural if asked is None else asked
 
 
@@ -111,6 +116,10 @@ class Assembler:
     def put_vector(self, name, n, *views):
         self.put(name, E.LAYOUT_PLAIN, n, 1, views)
 
+    def put_table(self, name, role, rows, cols):
+        self.put(name, E.LAYOUT_PLAIN, rows, cols, [self.matrix(role, rows, cols)])
+        self.outputs[-1].vector = False
+
     def put_linear(self, name, role, rows, cols, bias, i=None):
         self.put_matrix(name + ".weight", rows, cols, self.matrix(role, rows, cols, i))
         if bias: self.put_vector(name + ".bias", rows, self.bias(role, rows, i))
@@ -149,7 +158,12 @@ class Assembler:
         n = self.h["head_dim"]
         for suffix, add in ((".weight", self.m.norm_plus), (".bias", 0.0))[:2 if self.h["norm_bias"] else 1]:
             name = self.name(role, i) + suffix
-            if self.h["qk_norm"] == E.QK_FULL: views = [self.vector(name, heads * n, add)]
+            if "{e}" in self.table[role]:  # each head's own, without bias
+                if suffix == ".bias":
+                    self.values(to + suffix, [0.0] * (heads * n))
+                    continue
+                views = [self.vector(self.name(role, i, head) + suffix, n, add) for head in range(heads)]
+            elif self.h["qk_norm"] == E.QK_FULL: views = [self.vector(name, heads * n, add)]
             elif self.m.repeat_qk_norm: views = [self.vector(name, n, add)] * heads
             else:  # a row for each head
                 t = self.take(name, heads, n)
@@ -248,7 +262,7 @@ class Assembler:
         self.put_matrix("embed.tokens", h["vocab_size"], width, self.matrix("embed", h["vocab_size"], width))
         if width != dim: self.put_matrix("embed.project_in", dim, width, self.matrix("project_in", dim, width))
         if h["positions"] == E.POSITIONS_LEARNED:
-            self.put("embed.positions", E.LAYOUT_PLAIN, h["n_positions"], dim, [self.matrix("embed_positions", h["n_positions"], dim)])
+            self.put_table("embed.positions", "embed_positions", h["n_positions"], dim)
         if h["embed_type"]:  # a text is all of the first segment
             name = self.name("embed_type") + ".weight"
             t = self.tensors.get(name)
@@ -281,7 +295,7 @@ class Assembler:
         to = "encoder." if to == "encoder." else ""
         if self.h["final_norm"]: self.put_norm(to + "final_norm", "final_norm", self.h["dim"])
         if self.h["positions"] == E.POSITIONS_RELATIVE:
-            self.put(to + "relative_bias", E.LAYOUT_PLAIN, self.h["relative_buckets"], self.h["n_heads"], [self.matrix("relative", self.h["relative_buckets"], self.h["n_heads"])])
+            self.put_table(to + "relative_bias", "relative", self.h["relative_buckets"], self.h["n_heads"])
 
     def values(self, name, values):
         out = Output(name, E.LAYOUT_PLAIN, 1, len(values), 1)

@@ -145,9 +145,8 @@ class File:
             kind = storage(out, type)
             size = 4 * out.rows * out.cols if out.layout == E.LAYOUT_PLAIN else out.count * model_format.matrix_bytes(kind, out.rows, out.cols)
             at = aligned(end)
-            vector = out.layout == E.LAYOUT_PLAIN and out.cols == 1  # a column here, a row there: the same bytes
-            entries.append(TENSOR_ENTRY.pack({"name": out.name, "type": kind, "layout": out.layout, "count": out.count, "rows": 1 if vector else out.rows,
-                                              "cols": out.rows if vector else out.cols, "offset": at, "bytes": size}))
+            entries.append(TENSOR_ENTRY.pack({"name": out.name, "type": kind, "layout": out.layout, "count": out.count, "rows": 1 if out.vector else out.rows,
+                                              "cols": out.rows if out.vector else out.cols, "offset": at, "bytes": size}))
             self.placed.append((out, kind, at))
             end = at + size
         header.update(file_bytes=end, layers_offset=layers_at, tensors_offset=tensors_at, tokenizer_offset=tokenizer_at, tokenizer_bytes=len(tokenizer), n_tensors=len(outputs))

@@ -130,6 +130,7 @@ PHI = dict(LLAMA, **names("""
     final_norm final_layernorm  out layers.{i}.self_attn.dense  up layers.{i}.mlp.fc1  down layers.{i}.mlp.fc2
     q_norm layers.{i}.self_attn.q_layernorm  k_norm layers.{i}.self_attn.k_layernorm"""))
 PHI3 = dict(LLAMA, qkv="layers.{i}.self_attn.qkv_proj", gate_up="layers.{i}.mlp.gate_up_proj")
+STABLELM = dict(LLAMA, **names("q_norm layers.{i}.self_attn.q_layernorm.norms.{e}  k_norm layers.{i}.self_attn.k_layernorm.norms.{e}"))
 STARCODER2 = dict(LLAMA, **names("up layers.{i}.mlp.c_fc  down layers.{i}.mlp.c_proj"))
 GPT2 = names("""
     embed wte  embed_positions wpe  final_norm ln_f  head lm_head  attn_norm h.{i}.ln_1  qkv h.{i}.attn.c_attn  out h.{i}.attn.c_proj
@@ -317,9 +318,10 @@ def qwen_moe(c, m):
 
 
 def qwen3_moe(c):
-    c.only("use_sliding_window", False)
     bias = c.flag("attention_bias", False)
-    return qwen_moe(c, llama_like(c, kv_required=True, qkv_bias=bias, out_bias=bias, qk_norm=E.QK_HEAD))
+    m = qwen_moe(c, llama_like(c, kv_required=True, qkv_bias=bias, out_bias=bias, qk_norm=E.QK_HEAD))
+    if c.flag("use_sliding_window", False): m.every("window", c.int("sliding_window", 0, most=LONG))
+    return m
 
 
 def qwen2_moe(c):
@@ -347,6 +349,7 @@ def gemma2(c, **fields):
 def gemma3(c):
     c.only("use_bidirectional_attention", False)
     m = gemma2(c, qk_norm=E.QK_HEAD)
+    m.h["attn_softcap"] = 0.0  # a field that is there and not used: the norms took its place
     pattern = c.int("sliding_window_pattern", c.int("_sliding_window_pattern", 6, most=BIG), most=BIG)
     m.every("window", windows(c, m.h["n_layers"], lambda i: (i + 1) % pattern != 0))
     m.h["rope"][1] = rope(c, m.h["head_dim"], theta=c.real("rope_local_base_freq", 10000.0, 1.0), scaled=False)
@@ -389,10 +392,9 @@ def phi3(c):
 
 
 def stablelm(c):
-    c.only("qk_layernorm", False)
-    parallel = E.PARALLEL_ONE_NORM if c.flag("use_parallel_residual", False) else E.PARALLEL_NO
-    return llama_like(c, kv_required=True, eps="layer_norm_eps", partial=c.real("partial_rotary_factor", 0.25, 1e-6, 1), norm=E.NORM_LAYER, norm_bias=1, parallel=parallel,
-                      qkv_bias=c.flag("use_qkv_bias", False))
+    qk, parallel = c.flag("qk_layernorm", False), E.PARALLEL_ONE_NORM if c.flag("use_parallel_residual", False) else E.PARALLEL_NO
+    return llama_like(c, STABLELM, kv_required=True, eps="layer_norm_eps", partial=c.real("partial_rotary_factor", 0.25, 1e-6, 1), norm=E.NORM_LAYER, norm_bias=1, parallel=parallel,
+                      qkv_bias=c.flag("use_qkv_bias", False), qk_norm=E.QK_HEAD if qk else E.QK_NONE, qk_norm_layer=qk)
 
 
 def starcoder2(c):
@@ -408,7 +410,8 @@ def smollm3(c):
     n, interval = m.h["n_layers"], c.int("no_rope_layer_interval", 4, most=BIG)
     rotary = c.list("no_rope_layers", [int((i + 1) % interval != 0) for i in range(n)], n, lambda v: v in (0, 1), "of 0 and 1")
     m.every("rope", [0 if r else NO_ROPE for r in rotary])
-    if c.flag("use_sliding_window", False) and c.has("sliding_window"): m.every("window", windows(c, n, lambda i: not rotary[i]))
+    slides = c.flag("use_sliding_window", False) and c.has("sliding_window")
+    m.every("window", windows(c, n, lambda i: slides and not rotary[i]))  # layer_types count whatever use_sliding_window says
     return m
 
 
@@ -438,6 +441,7 @@ def groups(c, n_experts):
     n, used = c.int("n_group", most=4096), c.int("topk_group", most=4096)
     if n_experts % n: c.refuse("n_group", f"a divisor of {n_experts} experts")
     if used > n: c.refuse("topk_group", f"at most n_group = {n}")
+    c.int("num_experts_per_tok", most=n_experts // n * used)
     return {"n_groups": n, "n_groups_used": used}
 
 
@@ -536,6 +540,7 @@ def gpt_neox(c):
 
 def bloom(c):
     c.only("apply_residual_connection_post_layernorm", False)
+    if c.int("pretraining_tp", 1) > 1: c.only("slow_but_exact", False)  # it leaves out biases
     dim = "n_embed" if c.has("n_embed") else "hidden_size"
     layers, heads = ("num_hidden_layers" if c.has("num_hidden_layers") else "n_layer"), ("num_attention_heads" if c.has("num_attention_heads") else "n_head")
     m = gpt_like(c, BLOOM, dim=dim, layers=layers, heads=heads, act=None, activation=E.ACT_GELU_TANH, embed_norm=1, head=tied(c, True), hidden_dim=4 * c.int(dim),
@@ -551,13 +556,13 @@ def mpt(c):
     a.only("alibi", True)
     for key in ("prefix_lm", "qk_ln", "attn_uses_sequence_id"): a.only(key, False)
     if a.has("clip_qkv"): a.refuse("clip_qkv", "null")
+    a.only("alibi_bias_max", 8, 8.0)  # transformers takes 8 whatever this says, the model's authors what it says
     if c.has("logit_scale"): c.refuse("logit_scale", "null")
-    c.only("no_bias", True)
     c.only("norm_type", "low_precision_layernorm")
     m = gpt_like(c, MPT, dim="d_model", layers="n_layers", heads="n_heads", act=None, activation=E.ACT_GELU, norm_bias=0, qkv_bias=0, out_bias=0, ffn_bias=0, head=tied(c, True),
                  hidden_dim=4 * c.int("d_model"), context=c.int("max_seq_len", most=LONG), positions=E.POSITIONS_ALIBI)
     if a.has("softmax_scale"): m.every("attn_scale", a.real("softmax_scale", least=-1e6, most=1e6))
-    m.extra["alibi.slopes"] = alibi_slopes(m.h["n_heads"], a.real("alibi_bias_max", 8.0, 1e-3, 1e3))
+    m.extra["alibi.slopes"] = alibi_slopes(m.h["n_heads"])
     return m
 
 
@@ -716,7 +721,7 @@ def t5(c):
     m = Model(t5_names("decoder", 2), dim=dim, n_heads=heads, head_dim=c.int("d_kv", most=8192), n_layers=c.int("num_decoder_layers", layers, most=1024), n_encoder_layers=layers,
               vocab_size=c.int("vocab_size", most=BIG), hidden_dim=c.int("d_ff"), context=c.int("n_positions", 512, most=LONG), activation=ACTIVATIONS[act], gated=gated,
               norm_eps=c.real("layer_norm_epsilon", 1e-6, 0, 1), positions=E.POSITIONS_RELATIVE, relative_buckets=buckets,
-              relative_max=c.int("relative_attention_max_distance", 128, buckets, BIG), head=head, logit_scale=dim ** -0.5 if head == E.HEAD_TIED else 1.0,
+              relative_max=c.int("relative_attention_max_distance", 128, buckets // 2 + 1, BIG), head=head, logit_scale=dim ** -0.5 if head == E.HEAD_TIED else 1.0,
               decoder_start=c.int("decoder_start_token_id", 0, 0, BIG))
     m.encoder_names = t5_names("encoder", 1)
     if not gated:

@@ -144,7 +144,7 @@ inline void print_info(const Model& model, const Tokenizer* tokenizer) {
                                                                  : "encoder (each token sees all)");
         if (h.n_encoder_layers) std::printf("%u + ", h.n_encoder_layers);
         std::printf("%u layers\n", h.n_layers);
-        if (h.n_encoder_layers) std::printf("  decoder start   %u\n", h.decoder_start);
+        if (h.n_encoder_layers) std::printf("  decoder start   %u%s\n", h.decoder_start, h.zero_start ? ", as a zero vector" : "");
         std::printf("  width           %u", h.dim);
         if (h.embed_dim != h.dim) std::printf(", embedding %u", h.embed_dim);
         std::printf("\n  vocabulary      %u\n  context         %u\n", h.vocab_size, h.context);

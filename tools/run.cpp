@@ -30,7 +30,7 @@ namespace {
 constexpr const char* RELEASE = "0.1.0";
 constexpr const char* HELP = R"(run MODEL.bin [switches]          text in: -p TEXT, -f FILE, or standard input (without its last line break)
 generate   -n N               tokens (default: until the end token or the context is full)
-           -t TEMPERATURE     0 takes the likeliest token (default 0.8, with --chat 0)
+           -t TEMPERATURE     0 takes the likeliest token (default 0.8; with --chat or an encoder-decoder 0)
            --top-k K  --top-p P  --min-p P  --repeat-penalty X     (default: --top-p 0.95, the others off)
            -s SEED            repeats a run (default: random, printed)
            --stop TEXT        ends before this text; may be given several times
@@ -67,7 +67,7 @@ struct Options {
     std::optional<std::vector<int32_t>> ids, decoder_ids;
     std::optional<size_t> n;
     std::vector<std::string> stops;
-    bool print_ids = false, seeded = false;
+    bool print_ids = false, seeded = false, tempered = false; // the last two: -s, -t are given
     SamplerOptions sampler;
     SessionOptions session;
 };
@@ -154,7 +154,7 @@ Options parse(int argc, char** argv) {
         else throw UsageError("unknown switch " + name + " (--help lists them)");
         if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
     }
-    if (o.mode == "--chat" && !seen.count("-t")) o.sampler.temperature = 0; // a small model's first word decides: not by dice
+    o.tempered = seen.count("-t");
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)
@@ -224,7 +224,7 @@ struct Figures {
 // Prints generated tokens as text, holding back what may be the beginning of a stop text.
 class Writer {
 public:
-    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops) : stream_(tokenizer), stops_(stops) {}
+    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops, bool start = false) : stream_(tokenizer, false, start), stops_(stops) {}
 
     void skip(int32_t id) { stream_.push(id); } // a token of the prompt: how a word is spaced depends on what stands before it
 
@@ -388,9 +388,8 @@ int generate(const Program& program) {
         generator.run(ids, 0, program.start, [](int32_t) { return true; });
         print_ids({ids.begin() + prompt, ids.end()});
     } else {
-        Writer writer(program.tokenizer(), o.stops);
-        if (!program.header().n_encoder_layers)
-            for (int32_t id : ids) writer.skip(id);
+        Writer writer(program.tokenizer(), o.stops, program.header().n_encoder_layers > 0);
+        for (int32_t id : ids) writer.skip(id);
         generator.run(ids, 0, program.start, [&](int32_t id) { return writer.push(id); });
         writer.finish();
         write_text("\n");
@@ -418,7 +417,7 @@ int chat(const Program& program) {
             print_ids({ids.begin() + asked, ids.end()});
             return;
         }
-        Writer writer(tokenizer, o.stops);
+        Writer writer(tokenizer, o.stops, true);
         generator.run(ids, session.length(), start, [&](int32_t id) { return writer.push(id); });
         writer.finish();
         write_text("\n");
@@ -651,6 +650,8 @@ int run(int argc, char** argv) {
         options.sampler.seed = random();
     }
     const Program program(options, start);
+    // a small model's first word decides, and a translation should be the likeliest: not by dice
+    if (!options.tempered && (options.mode == "--chat" || program.header().n_encoder_layers)) options.sampler.temperature = 0;
     const std::string& mode = options.mode;
     if (mode == "--chat") return chat(program);
     if (mode == "--embed") return embed(program);
