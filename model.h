@@ -150,7 +150,8 @@ struct Header {
     uint32_t max_tokens;       // a sentence is cut to so many, special tokens included; 0: context
     uint32_t decoder_start;    // encoder-decoder: the decoder's first token
     uint32_t zero_start;       // 1: whatever the decoder's first token is, its embedding is zero (Marian)
-    uint32_t reserved[6];      // 0
+    uint32_t head_activation;  // Activation after head_dense
+    uint32_t reserved[5];      // 0
 };
 
 struct LayerHeader {

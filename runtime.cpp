@@ -303,6 +303,7 @@ void check_header(const Header& h, const char* path) {
     in("relative_buckets", h.relative_buckets, h.positions == POSITIONS_RELATIVE ? 4 : 0, 65536);
     in("relative_max", h.relative_max, h.positions == POSITIONS_RELATIVE ? h.relative_buckets / 2 + 1 : 0, BIG);
     in("head", h.head, 0, HEAD_OWN);
+    in("head_activation", h.head_activation, 0, ACT_GELU_SIGMOID);
     in("pooling", h.pooling, 0, POOL_LAST);
     in("router", h.router, 0, ROUTER_SIGMOID);
     in("group_score", h.group_score, 0, GROUP_TOP2);
@@ -1470,7 +1471,7 @@ void Session::State::head(const float* from, size_t n, float* out, uint32_t thre
         matmul(w.head_dense, head_in, n, sub.data(), h.dim, w.head_dense_bias, thread);
         team.sync();
         each_row(n, thread, [&](size_t t) {
-            k.activate(sub.data() + t * h.dim, h.dim, h.activation, nullptr);
+            k.activate(sub.data() + t * h.dim, h.dim, h.head_activation, nullptr);
             norm(sub.data() + t * h.dim, h.dim, w.head_norm, head_in.row(t));
             ready(head_in, t, h.dim);
         });
@@ -1609,9 +1610,21 @@ void Sampler::accept(int32_t token) {
     if (recent_.size() > options_.repeat_window) recent_.erase(recent_.begin());
 }
 
+// Place of the largest number, the first of equals; 16 maxima side by side, which a compiler makes vector instructions of.
+static size_t largest_at(const float* x, size_t n) {
+    float most[16];
+    std::fill_n(most, 16, -INFINITY);
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+    for (; i < n; i++) most[0] = x[i] > most[0] ? x[i] : most[0];
+    const size_t at = size_t(std::find(x, x + n, *std::max_element(most, most + 16)) - x);
+    return at < n ? at : 0; // not a number anywhere
+}
+
 int32_t Sampler::sample(const float* scores, size_t n) {
     const bool greedy = options_.temperature == 0 || options_.top_k == 1;
-    if (greedy && options_.repeat_penalty == 1) return int32_t(std::max_element(scores, scores + n) - scores);
+    if (greedy && options_.repeat_penalty == 1) return int32_t(largest_at(scores, n));
     auto& c = candidates_;
     c.resize(n);
     for (size_t i = 0; i < n; i++) c[i] = {scores[i], int32_t(i)};

@@ -208,16 +208,18 @@ class Values(Base):
         self.assertEqual(self.run_model("-p", "the cats.", "-n", "6"), text + "\n")
 
     def test_storage(self):
-        """The embedding keeps its int8 numbers, the layers become f16."""
+        """The embedding keeps its int8 numbers, the layers become f16; asked for q8, they keep theirs, too."""
         model = Marian(5, dim_emb=32, transformer_heads=4, transformer_dim_ffn=64)
         b = self.convert(os.path.join(self.write(model.items()), "model.bin"))
         half = lambda v: struct.unpack("<e", struct.pack("<e", v))[0]
-        scale = half(1 / model.multiplier["Wemb"])
-        self.assertEqual(b.tensor("embed.tokens"), [q * scale for row in model.whole["Wemb"] for q in row])
+        kept = lambda name, rows: [q * half(1 / model.multiplier[name]) for row in rows for q in row]
+        self.assertEqual(b.tensor("embed.tokens"), kept("Wemb", model.whole["Wemb"]))
         stored = b.tensor("layers.1.ffn.up.weight")
         self.near(stored, [v for row in zip(*model.weight("decoder_l2_ffn_W1")) for v in row], 3e-4)
         self.assertEqual(stored, [half(v) for v in stored])
         self.assertEqual(b.tensor("layers.0.ssru.bias"), [0.0] * 32 + model.vectors["decoder_l1_rnn_bf"])
+        b = self.convert(self.path("model"), "--type", "q8")
+        self.assertEqual(b.tensor("layers.1.ffn.up.weight"), kept("decoder_l2_ffn_W1", zip(*model.whole["decoder_l2_ffn_W1"])))
         self.assertEqual((b.h("zero_start"), b.h("source_bits"), b.layer(1, "kind"), b.layer(2, "kind")), (1, 8, 0, 1))
 
 

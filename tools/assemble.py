@@ -277,7 +277,6 @@ class Assembler:
             for key in ("head", "head_dense", "head_dense_bias", "head_bias"): h[key] = 0
         if self.m.bare and not self.has("head"): h["head"] = h["head_bias"] = 0
         if h["head_dense"]:
-            if self.m.head_activation != h["activation"]: raise ConvertError(f"{self.source}: the activation before the scores is another than the layers', which is not supported")
             self.put_linear("head.dense", "head_dense", dim, dim, h["head_dense_bias"])
             self.put_norm("head.norm", "head_norm", dim)
         if not h["head"]: return

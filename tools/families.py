@@ -90,7 +90,6 @@ class Model:
         self.repeat_qk_norm = True # one head's q and k norm serves all
         self.bare = False          # a base model saved without its head
         self.masked_head = False   # the head is there if its tensors are (encoders)
-        self.head_activation = fields["activation"]
         self.skip = []             # patterns of tensors that are no part of the function
         self.extra = {}            # small tensors made here: name -> values
 
@@ -636,6 +635,7 @@ def bert_like(c, table, prefix, **fields):
          "causal": 0, "head_dense": 1, "head_dense_bias": 1, "head_bias": 1, "head": tied(c, True)}
     h.update(fields)
     m = Model(table, **h)
+    m.h["head_activation"] = m.h["activation"]
     m.prefix, m.skip, m.masked_head = prefix, list(BERT_SKIP), True
     return m
 
@@ -652,7 +652,7 @@ def roberta(c):
     n = c.int("max_position_embeddings", most=BIG)
     if n <= offset: c.refuse("max_position_embeddings", f"more than pad_token_id + 1 = {offset}")
     m = bert(c, ROBERTA, "roberta.", n_positions=n, position_offset=offset, context=n - offset, positions=E.POSITIONS_LEARNED)
-    m.head_activation = E.ACT_GELU
+    m.h["head_activation"] = E.ACT_GELU
     return m
 
 
@@ -680,7 +680,7 @@ def modernbert(c):
                   embed_type=0, head_dense_bias=c.flag("classifier_bias", False), head_bias=c.flag("decoder_bias", True), context=c.int("max_position_embeddings", most=LONG),
                   positions=E.POSITIONS_ROTARY, **h)
     m.fused = "rows"
-    m.head_activation = c.activation("classifier_activation", "gelu")
+    m.h["head_activation"] = c.activation("classifier_activation", "gelu")
     theta = c.real("global_rope_theta", 160000.0, 1.0)
     m.h["rope"] = [rope(c, m.h["head_dim"], theta=theta, scaled=False), rope(c, m.h["head_dim"], theta=c.real("local_rope_theta", theta, 1.0), scaled=False)]
     every = c.int("global_attn_every_n_layers", 3, most=BIG)

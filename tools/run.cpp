@@ -442,7 +442,9 @@ int chat(const Program& program) {
 int logits(const Program& program) {
     std::vector<int32_t> ids = program.prompt_ids();
     const std::vector<int32_t> target = program.decoder_ids();
-    Session session = program.session();
+    SessionOptions with = program.options.session; // only a table of learned positions has an end: room for all that was given
+    if (!with.context && program.header().positions != POSITIONS_LEARNED) with.context = uint32_t(std::max(ids.size(), target.size()));
+    Session session = program.session(with);
     if (program.header().n_encoder_layers) {
         session.encode(ids.data(), ids.size());
         ids = target;
