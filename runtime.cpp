@@ -30,6 +30,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized" // GCC 12 sees some in its own header (its bug 105593)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
+#include <cpuid.h>
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 #endif
@@ -193,8 +194,10 @@ const Kernels& pick_kernels() {
     const Kernels* found[3] = {&scalar::kernels};
     int n = 1;
 #if defined(__x86_64__)
+    unsigned a, b, c = 0, d;
+    const bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c >> 29 & 1; // not every compiler's builtin knows this name
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) found[n++] = &avx2::kernels;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c) found[n++] = &avx2::kernels;
     if (n == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
         found[n++] = &avx512::kernels;
@@ -439,11 +442,14 @@ public:
                 fail("%.300s: tensor %s lies at %llu + %llu, outside of the file's %llu bytes or not at a multiple of 64", path, t.name, ull(t.offset), ull(t.bytes), ull(w.h.file_bytes));
             if (!entries_.emplace(t.name, &t).second) fail("%.300s: tensor %s stands twice in the directory", path, t.name);
         }
-        std::vector<const TensorEntry*> order;
-        for (auto& e : entries_) order.push_back(e.second);
-        std::sort(order.begin(), order.end(), [](auto a, auto b) { return a->offset < b->offset; });
+        struct Range { uint64_t offset, bytes; const char* name; };
+        std::vector<Range> order = {{0, sizeof(Header), "the header"}, {w.h.layers_offset, w.layer_headers.size() * sizeof(LayerHeader), "the layers' headers"},
+                                    {w.h.tensors_offset, w.directory.size() * sizeof(TensorEntry), "the directory"}, {w.h.tokenizer_offset, w.h.tokenizer_bytes, "the tokenizer"}};
+        for (auto& e : entries_) order.push_back({e.second->offset, e.second->bytes, e.second->name});
+        order.erase(std::remove_if(order.begin(), order.end(), [](auto& r) { return !r.bytes; }), order.end());
+        std::stable_sort(order.begin(), order.end(), [](auto& a, auto& b) { return a.offset < b.offset; });
         for (size_t i = 1; i < order.size(); i++)
-            if (order[i]->offset - order[i - 1]->offset < order[i - 1]->bytes) fail("%.300s: tensors %s and %s overlap", path, order[i - 1]->name, order[i]->name);
+            if (order[i].offset - order[i - 1].offset < order[i - 1].bytes) fail("%.300s: %s and %s overlap", path, order[i - 1].name, order[i].name);
     }
     Matrix matrix(const std::string& name, uint32_t rows, uint32_t cols, uint32_t count = 1) {
         const TensorEntry& t = take(name, LAYOUT_PANELS, count, rows, cols);
@@ -724,72 +730,110 @@ Processors processors() {
     return {within(usable), within(physical)};
 }
 
+// A job is a row of steps, each so many independent items. Threads take items as they come to them and wait for a step's last item, not
+// for each other: one that lost its core to a neighbour holds up no more than the item that it is at. All threads must pass the same steps.
 class Team {
 public:
+    struct Worker { // one thread's way through a job
+        Team& team;
+        uint32_t id;
+        size_t step;
+        uint32_t threads() const { return team.active_; }
+        // Runs f(0) .. f(n - 1), each once on some thread; returns when all are done. n must be the same on every thread.
+        template <class F> void share(size_t n, F f) {
+            if (team.active_ == 1) {
+                for (size_t i = 0; i < n; i++) f(i);
+                return;
+            }
+            Step& s = team.steps_[step++];
+            for (size_t i; (i = s.next.fetch_add(1)) < n;) {
+                f(i);
+                if (s.done.fetch_add(1) + 1 == n) team.wake();
+            }
+            team.wait([&] { return s.done.load() >= n; });
+        }
+    };
     explicit Team(uint32_t n) {
-        std::lock_guard<std::mutex> lock(mutex_); // nobody starts before the team's size is known
         try {
             for (uint32_t i = 1; i < n; i++) threads_.emplace_back(&Team::work, this, i);
         } catch (const std::system_error&) {} // fewer threads than asked for do the same work
-        size_ = uint32_t(threads_.size()) + 1;
     }
     ~Team() {
-        job_ = nullptr;
-        wait(size_);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            stop_ = true;
+        }
+        wake_.notify_all();
         for (auto& t : threads_) t.join();
     }
-    uint32_t size() const { return size_; }
-    // Runs job(thread) on the first n threads: on the caller's alone, or on all. It must not throw.
-    void run(uint32_t n, std::function<void(uint32_t)> job) {
-        active_ = n > 1 ? size_ : 1;
-        if (active_ == 1) return job(0);
-        job_ = std::move(job);
-        wait(size_);
-        job_(0);
-        wait(size_);
+    uint32_t size() const { return uint32_t(threads_.size()) + 1; }
+    // Runs job on the caller's thread, and if it is worth it on the others, in at most so many steps. It must not throw.
+    void run(bool together, size_t steps, const std::function<void(Worker&)>& job) {
+        active_ = together ? size() : 1;
+        Worker me = {*this, 0, 0};
+        if (active_ == 1) return job(me);
+        if (steps_.size() < steps) steps_ = std::vector<Step>(steps);
+        for (size_t i = 0; i < used_; i++) steps_[i].next = steps_[i].done = 0;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = &job;
+            turn_++;
+        }
+        wake();
+        job(me);
+        used_ = me.step;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = nullptr; // who comes now comes too late
+        }
+        wait([&] { return inside_.load() == 0; });
     }
-    uint32_t active() const { return active_; }
-    // Within a job: returns when every thread has come here.
-    void sync() { wait(active_); }
 
 private:
-    void work(uint32_t thread) {
-        { std::lock_guard<std::mutex> lock(mutex_); }
-        for (;;) {
-            wait(size_);
-            if (!job_) return;
-            job_(thread);
-            wait(size_);
+    struct alignas(64) Step {
+        std::atomic<size_t> next{0}, done{0};
+    };
+    void work(uint32_t id) {
+        for (uint32_t seen = 0;;) {
+            wait([&] { return turn_.load() != seen || stop_.load(); });
+            const std::function<void(Worker&)>* job;
+            {
+                std::lock_guard<std::mutex> lock(mutex_);
+                if (stop_) return;
+                seen = turn_, job = job_;
+                inside_ += job != nullptr;
+            }
+            if (!job) continue;
+            Worker me = {*this, id, 0};
+            (*job)(me);
+            if (inside_.fetch_sub(1) == 1) wake();
         }
     }
     // Waits briefly, then sleeps: a neighbour who needs the core gets it.
-    void wait(uint32_t n) {
-        if (n == 1) return;
-        const uint32_t turn = turn_.load();
-        if (arrived_.fetch_add(1) + 1 == n) {
-            arrived_.store(0);
-            turn_.store(turn + 1);
-            if (sleepers_.load()) {
-                { std::lock_guard<std::mutex> lock(mutex_); }
-                wake_.notify_all();
-            }
-            return;
-        }
-        for (int spin = 0; spin < 4000; spin++) {
-            if (turn_.load(std::memory_order_acquire) != turn) return;
+    template <class F> void wait(F ready) {
+        for (int spin = 0; spin < 2000; spin++) {
+            if (ready()) return;
 #if defined(__x86_64__)
             _mm_pause();
 #endif
         }
         std::unique_lock<std::mutex> lock(mutex_);
-        sleepers_.fetch_add(1);
-        wake_.wait(lock, [&] { return turn_.load() != turn; });
-        sleepers_.fetch_sub(1);
+        sleepers_++;
+        wake_.wait(lock, ready);
+        sleepers_--;
     }
-    uint32_t size_ = 1, active_ = 1;
+    void wake() {
+        if (!sleepers_.load()) return;
+        { std::lock_guard<std::mutex> lock(mutex_); }
+        wake_.notify_all();
+    }
+    uint32_t active_ = 1;
+    size_t used_ = 0;
     std::vector<std::thread> threads_;
-    std::function<void(uint32_t)> job_;
-    std::atomic<uint32_t> arrived_{0}, turn_{0}, sleepers_{0};
+    std::vector<Step> steps_;
+    const std::function<void(Worker&)>* job_ = nullptr;
+    std::atomic<uint32_t> turn_{0}, inside_{0}, sleepers_{0};
+    std::atomic<bool> stop_{false};
     std::mutex mutex_;
     std::condition_variable wake_;
 };
@@ -923,6 +967,7 @@ uint32_t relative_bucket(int64_t distance, const Header& h, bool causal) {
 // ---- session: what a text needs ---------------------------------------------------------------------------------------------
 
 struct Session::State {
+    using Worker = Team::Worker;
     State(const Model& model, SessionOptions options);
 
     const Model::Weights& w;
@@ -940,6 +985,7 @@ struct Session::State {
     Buffer<float> qkv, sub, hidden, scores; // sub: what a sublayer adds to x
     Activations q_compressed, q_plain, found, gathered; // latent attention (the last three a row a head); an expert's tokens
     Buffer<float> q_latent, routes, expert_out;
+    Buffer<uint32_t> routed;                // [n, n_experts_used] tokens by expert, then where each expert's begin
     Buffer<float> parts;                    // of attention's results: a span of keys each, [n, n_heads, value_dim + 2]
     Buffer<float> cos_sin[2];               // [n, rope dim] of Header.rope: cosines, then sines
     std::vector<float> frequencies[2];
@@ -949,7 +995,6 @@ struct Session::State {
         std::vector<int64_t> first, last, position;
         std::vector<float> slope;
         std::vector<const float*> bias;
-        std::vector<uint32_t> tokens;
         std::vector<uint16_t> half;
     };
     std::vector<Scratch> scratch;         // a thread
@@ -966,33 +1011,41 @@ private:
     };
     void reserve(size_t n, size_t keys);
     void prepare_rotation(size_t start, size_t n, size_t text);
-    void layers(const Pass& p, uint32_t thread);
-    void embed(const Pass& p, uint32_t thread);
-    void attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread);
-    void latent_attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread);
-    void cross_attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread);
-    void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, uint32_t thread);
-    void attention_out(const Attention& a, size_t n, uint32_t thread);
-    void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, uint32_t thread);
-    void remember_source(const Layer& l, LayerCache& c, size_t n, uint32_t thread);
-    void multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, uint32_t thread);
-    void ssru(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread);
-    void feed_forward(const FeedForward& f, Activations& in, size_t n, float* out, uint32_t thread);
-    void experts(const Layer& l, size_t n, uint32_t thread);
-    void head(const float* from, size_t n, float* out, uint32_t thread);
-    void run(const std::function<void(uint32_t)>& job, size_t n);
+    void layers(const Pass& p, Worker& me);
+    void embed(const Pass& p, Worker& me);
+    void attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
+    void latent_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
+    void cross_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
+    void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, Worker& me);
+    void attention_out(const Attention& a, size_t n, Worker& me);
+    void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me);
+    void remember_source(const Layer& l, LayerCache& c, size_t n, Worker& me);
+    void multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, Worker& me);
+    void ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
+    void feed_forward(const FeedForward& f, Activations& in, size_t n, float* out, Worker& me, const uint32_t* range = nullptr);
+    void experts(const Layer& l, size_t n, Worker& me);
+    void head(const float* from, size_t n, float* out, Worker& me);
+    void run(const std::function<void(Worker&)>& job, size_t n);
 
-    template <class F> void each_row(size_t n, uint32_t thread, F f) {
-        for (size_t t = thread; t < n; t += team.active()) f(t);
+    // Rows 0 .. n - 1, or where they are an expert's tokens, as many as range says by then.
+    template <class F> void each_row(size_t n, Worker& me, F f, const uint32_t* range = nullptr) {
+        const size_t runs = std::min<size_t>(n, 4 * me.threads());
+        me.share(runs, [&](size_t run) {
+            const size_t rows = range ? range[1] - range[0] : n;
+            for (size_t t = rows * run / runs; t < rows * (run + 1) / runs; t++) f(t);
+        });
     }
     void norm(const float* from, size_t n, const NormWeights& nw, float* to) const { k.norm(from, n, h.norm, h.norm_eps, nw, to); }
     void ready(Activations& a, size_t row, size_t cols) { // a row is complete: here is its int8 twin
         if (w.quantized) k.quantize(a.row(row), cols, a.q.data() + row * a.blocks * BLOCK, a.scale.data() + row * a.blocks);
     }
-    void matmul(const Matrix& m, Activations& in, size_t n, float* out, size_t stride, const float* bias, uint32_t thread) {
-        const uint64_t panels = m.panels(), threads = team.active();
-        const Rows rows = {in.f.data(), in.width, in.q.data(), in.scale.data(), in.blocks};
-        k.matmul(m, uint32_t(panels * thread / threads), uint32_t(panels * (thread + 1) / threads), rows, n, out, stride, bias, 0);
+    void matmul(const Matrix& m, Activations& in, size_t n, float* out, size_t stride, const float* bias, Worker& me, const uint32_t* range = nullptr) {
+        const size_t fours = (m.panels() + 3) / 4, parts = std::min<size_t>(fours, me.threads() == 1 ? 1 : 4 * me.threads()); // panels go by fours through the kernel
+        me.share(parts, [&](size_t i) {
+            const Rows rows = {in.f.data(), in.width, in.q.data(), in.scale.data(), in.blocks};
+            const size_t count = range ? range[1] - range[0] : n, end = std::min<size_t>(m.panels(), fours * (i + 1) / parts * 4);
+            k.matmul(m, uint32_t(fours * i / parts * 4), uint32_t(end), rows, count, out, stride, bias, 0);
+        });
     }
     static Matrix nth(const Matrix& m, size_t i) {
         Matrix e = m;
@@ -1055,9 +1108,8 @@ void Session::State::reserve(size_t n, size_t keys) {
         q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, h.kv_lora_rank);
         q_latent.resize(n * h.n_heads * latent);
     }
-    if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim);
+    if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim), routed.resize(n * h.n_experts_used + h.n_experts + 1);
     for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
-    for (Scratch& s : scratch) s.tokens.resize(n);
     if (!w.attn_width) return;
     const size_t rows = std::max<size_t>(h.n_heads / kv_heads, ROWS), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
     const size_t part = round_up(value_dim, PANEL) + 2, queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
@@ -1085,9 +1137,9 @@ void Session::State::prepare_rotation(size_t start, size_t n, size_t text) {
 
 // ---- embedding and positions ------------------------------------------------------------------------------------------------
 
-void Session::State::embed(const Pass& p, uint32_t thread) {
+void Session::State::embed(const Pass& p, Worker& me) {
     const bool projected = w.project_in.data;
-    each_row(p.n, thread, [&](size_t t) {
+    each_row(p.n, me, [&](size_t t) {
         float* e = projected ? head_in.row(t) : x.row(t);
         copy_row(w.embed, size_t(p.tokens[t]), e);
         const float scale = h.zero_start && &p.stack == &w.decoder && p.start + t == 0 ? 0 : h.embed_scale;
@@ -1095,11 +1147,9 @@ void Session::State::embed(const Pass& p, uint32_t thread) {
         if (projected) ready(head_in, t, h.embed_dim);
     });
     if (projected) {
-        team.sync();
-        matmul(w.project_in, head_in, p.n, x.f.data(), x.width, nullptr, thread);
-        team.sync();
+        matmul(w.project_in, head_in, p.n, x.f.data(), x.width, nullptr, me);
     }
-    each_row(p.n, thread, [&](size_t t) {
+    each_row(p.n, me, [&](size_t t) {
         float* e = x.row(t);
         const size_t position = p.start + t + h.position_offset;
         if (w.embed_type)
@@ -1114,7 +1164,7 @@ void Session::State::embed(const Pass& p, uint32_t thread) {
 // ---- attention --------------------------------------------------------------------------------------------------------------
 
 // Writes one position's key and value of one head into the cache's panels.
-void Session::State::remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, uint32_t thread) {
+void Session::State::remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me) {
     const size_t slot = position % c.capacity, key_at = head * c.capacity * key_dim + slot / PANEL * key_dim * PANEL + slot % PANEL;
     const size_t value_at = head * c.capacity * round_up(value_dim, PANEL) + slot * PANEL, panel = c.capacity * PANEL;
     auto scatter = [&](const auto* from, auto* to, size_t n, auto place) {
@@ -1127,7 +1177,7 @@ void Session::State::remember(LayerCache& c, size_t head, size_t position, const
         scatter(value, reinterpret_cast<float*>(c.values.data()), value ? value_dim : 0, value_place);
         return;
     }
-    uint16_t* half = scratch[thread].half.data();
+    uint16_t* half = scratch[me.id].half.data();
     k.to_half(key, key_dim, half);
     scatter(half, reinterpret_cast<uint16_t*>(c.keys.data()), key_dim, key_place);
     if (!value) return;
@@ -1146,7 +1196,7 @@ static void join(float* out, const float* other, size_t n) {
 
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
 // The work is cut by head and tile of queries, and where these are few, by spans of keys.
-void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, uint32_t thread) {
+void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, Worker& me) {
     const bool latent = h.kv_lora_rank && !is_cross, causal = p.stack.causal && !is_cross;
     const size_t kv_heads = latent ? 1 : h.n_kv_heads, group = h.n_heads / kv_heads;
     const size_t key_dim = latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim, value_dim = latent ? h.kv_lora_rank : h.v_head_dim, padded = round_up(value_dim, PANEL);
@@ -1155,7 +1205,7 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
     auto first_key = [&](int64_t position) { return window ? std::max<int64_t>(0, causal ? position - window + 1 : position - window / 2) : 0; };
     auto last_key = [&](int64_t position) { return causal ? position : window ? std::min(end - 1, position + window / 2) : end - 1; };
     const int64_t first_span = first_key(int64_t(p.start)) / span;
-    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv_heads * tiles < 4 * team.active() ? spans : 1;
+    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv_heads * tiles < 4 * me.threads() ? spans : 1;
     const std::vector<float>& by_distance = relative[&p.stack == &w.decoder];
     const bool biased = !by_distance.empty() && !is_cross, sloped = w.alibi_slopes && !is_cross;
     const size_t width = padded + 2; // of a part: values, largest score, sum
@@ -1165,8 +1215,8 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
         for (size_t i = 1; i < splits; i++) join(sum, part(i, row), padded);
         for (size_t i = 0; i < value_dim; i++) out[row * value_dim + i] = sum[i] / sum[padded + 1];
     };
-    Scratch& s = scratch[thread];
-    for (size_t item = thread; item < kv_heads * tiles * splits; item += team.active()) {
+    Scratch& s = scratch[me.id];
+    me.share(kv_heads * tiles * splits, [&](size_t item) {
         const size_t kv = item % kv_heads, split = item / kv_heads % splits, t0 = item / kv_heads / splits * per_tile, t1 = std::min(p.n, t0 + per_tile);
         AttentionTile a = {};
         for (size_t t = t0; t < t1; t++)
@@ -1196,26 +1246,20 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
             }
         }
         for (size_t r = 0; splits == 1 && r < a.rows; r++) finish((t0 + r / group) * h.n_heads + kv * group + r % group);
-    }
-    team.sync();
-    if (splits == 1) return;
-    each_row(p.n * h.n_heads, thread, finish);
-    team.sync();
+    });
+    if (splits > 1) each_row(p.n * h.n_heads, me, finish);
 }
 
-void Session::State::attention_out(const Attention& a, size_t n, uint32_t thread) {
-    each_row(n, thread, [&](size_t t) { ready(attn, t, attn.width); });
-    team.sync();
-    matmul(a.out, attn, n, sub.data(), h.dim, a.out_bias, thread);
-    team.sync();
+void Session::State::attention_out(const Attention& a, size_t n, Worker& me) {
+    each_row(n, me, [&](size_t t) { ready(attn, t, attn.width); });
+    matmul(a.out, attn, n, sub.data(), h.dim, a.out_bias, me);
 }
 
-void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread) {
+void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
     const Attention& a = l.attn;
     const size_t q_rows = size_t(h.n_heads) * h.head_dim, k_rows = size_t(h.n_kv_heads) * h.head_dim, width = a.qkv.rows;
-    matmul(a.qkv, normed, p.n, qkv.data(), width, a.qkv_bias, thread);
-    team.sync();
-    each_row(p.n, thread, [&](size_t t) {
+    matmul(a.qkv, normed, p.n, qkv.data(), width, a.qkv_bias, me);
+    each_row(p.n, me, [&](size_t t) {
         float *qs = qkv.data() + t * width, *ks = qs + q_rows, *vs = ks + k_rows;
         auto qk_norm = [&](float* heads, size_t n, const NormWeights& nw) {
             const size_t part = h.qk_norm == QK_FULL ? n : h.head_dim;
@@ -1227,48 +1271,43 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, uin
             const Rope& r = h.rope[l.h.rope];
             for (size_t i = 0; i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[l.h.rope].data() + t * r.dim, r);
         }
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, thread);
+        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
     });
-    team.sync();
-    attend(p, l, c, qkv.data(), width, false, attn.f.data(), thread);
-    attention_out(a, p.n, thread);
+    attend(p, l, c, qkv.data(), width, false, attn.f.data(), me);
+    attention_out(a, p.n, me);
 }
 
 // One matrix a head: in [n, heads, cols] -> out [n, heads, rows], heads head_stride apart.
-void Session::State::multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, uint32_t thread) {
+void Session::State::multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, Worker& me) {
     const size_t heads = h.n_heads;
-    for (size_t i = thread; i < heads; i += team.active()) {
+    me.share(heads, [&](size_t i) {
         const Rows rows = {in.row(i), in.width * heads, in.q.data() + i * in.blocks * BLOCK, in.scale.data() + i * in.blocks, in.blocks * heads};
         k.matmul(nth(first, i), 0, first.panels(), rows, n, out + i * head_stride, heads * head_stride, nullptr, 0);
-    }
-    team.sync();
+    });
 }
 
 // Latent attention (DeepSeek-V2, 2.1): the cache holds one compressed vector and one rotary key a token; queries are taken to the
 // compressed space, and what they find there is taken to values (the absorbed form of eq. 10 and 11).
-void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread) {
+void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
     const Attention& a = l.attn;
     const Rope& r = h.rope[0];
     const size_t rank = h.kv_lora_rank, key_dim = rank + r.dim, plain = h.head_dim - r.dim, q_width = size_t(h.n_heads) * h.head_dim;
     float *qs = qkv.data(), *keys = qs + p.n * q_width;
-    matmul(a.kv_a, normed, p.n, keys, key_dim, nullptr, thread);
+    matmul(a.kv_a, normed, p.n, keys, key_dim, nullptr, me);
     if (h.q_lora_rank) {
-        matmul(a.q_a, normed, p.n, q_compressed.f.data(), q_compressed.width, nullptr, thread);
-        team.sync();
-        each_row(p.n, thread, [&](size_t t) {
+        matmul(a.q_a, normed, p.n, q_compressed.f.data(), q_compressed.width, nullptr, me);
+        each_row(p.n, me, [&](size_t t) {
             k.norm(q_compressed.row(t), h.q_lora_rank, NORM_RMS, h.latent_norm_eps, a.q_a_norm, q_compressed.row(t));
             ready(q_compressed, t, h.q_lora_rank);
         });
-        team.sync();
     }
-    matmul(a.q_b, h.q_lora_rank ? q_compressed : normed, p.n, qs, q_width, nullptr, thread);
-    team.sync();
-    each_row(p.n, thread, [&](size_t t) {
+    matmul(a.q_b, h.q_lora_rank ? q_compressed : normed, p.n, qs, q_width, nullptr, me);
+    each_row(p.n, me, [&](size_t t) {
         const float* cs = cos_sin[0].data() + t * r.dim;
         float* key = keys + t * key_dim;
         k.norm(key, rank, NORM_RMS, h.latent_norm_eps, a.kv_a_norm, key);
         rotate(key + rank, cs, r);
-        remember(c, 0, p.start + t, key, key_dim, nullptr, 0, thread);
+        remember(c, 0, p.start + t, key, key_dim, nullptr, 0, me);
         for (size_t i = t * h.n_heads; i < (t + 1) * h.n_heads; i++) {
             float* query = qs + i * h.head_dim;
             rotate(query + plain, cs, r);
@@ -1277,65 +1316,57 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
             ready(q_plain, i, plain);
         }
     });
-    team.sync();
-    multiply_heads(a.k_b, q_plain, p.n, q_latent.data(), key_dim, thread);
-    attend(p, l, c, q_latent.data(), h.n_heads * key_dim, false, found.f.data(), thread);
-    each_row(p.n * h.n_heads, thread, [&](size_t i) { ready(found, i, rank); });
-    team.sync();
-    multiply_heads(a.v_b, found, p.n, attn.f.data(), h.v_head_dim, thread);
-    attention_out(a, p.n, thread);
+    multiply_heads(a.k_b, q_plain, p.n, q_latent.data(), key_dim, me);
+    attend(p, l, c, q_latent.data(), h.n_heads * key_dim, false, found.f.data(), me);
+    each_row(p.n * h.n_heads, me, [&](size_t i) { ready(found, i, rank); });
+    multiply_heads(a.v_b, found, p.n, attn.f.data(), h.v_head_dim, me);
+    attention_out(a, p.n, me);
 }
 
 // Keys and values of the source text, once for all tokens to come.
-void Session::State::remember_source(const Layer& l, LayerCache& c, size_t n, uint32_t thread) {
+void Session::State::remember_source(const Layer& l, LayerCache& c, size_t n, Worker& me) {
     const size_t k_rows = size_t(h.n_kv_heads) * h.head_dim, width = l.cross.kv_a.rows;
-    matmul(l.cross.kv_a, normed, n, qkv.data(), width, l.cross_kv_bias, thread);
-    team.sync();
-    each_row(n, thread, [&](size_t t) {
+    matmul(l.cross.kv_a, normed, n, qkv.data(), width, l.cross_kv_bias, me);
+    each_row(n, me, [&](size_t t) {
         const float *ks = qkv.data() + t * width, *vs = ks + k_rows;
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, thread);
+        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
     });
-    team.sync();
 }
 
-void Session::State::cross_attention(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread) {
-    matmul(l.cross.qkv, normed, p.n, qkv.data(), l.cross.qkv.rows, l.cross.qkv_bias, thread);
-    team.sync();
-    attend(p, l, c, qkv.data(), l.cross.qkv.rows, true, attn.f.data(), thread);
-    attention_out(l.cross, p.n, thread);
+void Session::State::cross_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
+    matmul(l.cross.qkv, normed, p.n, qkv.data(), l.cross.qkv.rows, l.cross.qkv_bias, me);
+    attend(p, l, c, qkv.data(), l.cross.qkv.rows, true, attn.f.data(), me);
+    attention_out(l.cross, p.n, me);
 }
 
 // Simpler simple recurrent unit (Kim et al. 2019, 3.1): c = f c' + (1 - f) W x, relu(c). Every position's cell is kept, for rewind().
-void Session::State::ssru(const Pass& p, const Layer& l, LayerCache& c, uint32_t thread) {
-    const size_t dim = h.dim, begin = dim * thread / team.active(), end = dim * (thread + 1) / team.active();
-    matmul(l.ssru, normed, p.n, qkv.data(), 2 * dim, l.ssru_bias, thread);
-    team.sync();
-    for (size_t t = 0; t < p.n; t++) {
-        const float *in = qkv.data() + t * 2 * dim, *forget = in + dim;
-        float* cell = c.cells.data() + (p.start + t) * dim;
-        for (size_t i = begin; i < end; i++) {
-            const float f = 1 / (1 + std::exp(-forget[i])), before = p.start + t ? cell[i - dim] : 0;
-            cell[i] = f * before + (1 - f) * in[i];
-            sub.data()[t * dim + i] = std::max(cell[i], 0.f);
+void Session::State::ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
+    const size_t dim = h.dim, runs = (dim + 63) / 64;
+    matmul(l.ssru, normed, p.n, qkv.data(), 2 * dim, l.ssru_bias, me);
+    me.share(runs, [&](size_t run) {
+        for (size_t t = 0; t < p.n; t++) {
+            const float *in = qkv.data() + t * 2 * dim, *forget = in + dim;
+            float* cell = c.cells.data() + (p.start + t) * dim;
+            for (size_t i = run * 64; i < std::min(dim, run * 64 + 64); i++) {
+                const float f = 1 / (1 + std::exp(-forget[i])), before = p.start + t ? cell[i - dim] : 0;
+                cell[i] = f * before + (1 - f) * in[i];
+                sub.data()[t * dim + i] = std::max(cell[i], 0.f);
+            }
         }
-    }
-    team.sync();
+    });
 }
 
 // ---- feed-forward -----------------------------------------------------------------------------------------------------------
 
 // down(act(up x)), or down(act(gate x) * up x) (Shazeer 2020).
-void Session::State::feed_forward(const FeedForward& f, Activations& in, size_t n, float* out, uint32_t thread) {
+void Session::State::feed_forward(const FeedForward& f, Activations& in, size_t n, float* out, Worker& me, const uint32_t* range) {
     const size_t hidden = f.down.cols;
-    matmul(f.up, in, n, ff.f.data(), ff.width, f.up_bias, thread);
-    team.sync();
-    each_row(n, thread, [&](size_t t) {
+    matmul(f.up, in, n, ff.f.data(), ff.width, f.up_bias, me, range);
+    each_row(n, me, [&](size_t t) {
         k.activate(ff.row(t), hidden, h.activation, h.gated ? ff.row(t) + hidden : nullptr);
         ready(ff, t, hidden);
-    });
-    team.sync();
-    matmul(f.down, ff, n, out, h.dim, f.down_bias, thread);
-    team.sync();
+    }, range);
+    matmul(f.down, ff, n, out, h.dim, f.down_bias, me, range);
 }
 
 // Turns one token's router scores into the weights of its experts, 0 for all that are not used (Shazeer et al. 2017;
@@ -1377,37 +1408,40 @@ static void route(const Header& h, const float* bias, float* scores) {
 }
 
 // Mixture of experts: each reads the tokens routed to it; their results are added in the experts' order, whatever the batch.
-void Session::State::experts(const Layer& l, size_t n, uint32_t thread) {
-    const size_t dim = h.dim;
-    std::vector<uint32_t>& tokens = scratch[thread].tokens;
-    matmul(l.router, normed, n, routes.data(), h.n_experts, nullptr, thread);
-    team.sync();
-    each_row(n, thread, [&](size_t t) {
-        route(h, l.router_bias, routes.data() + t * h.n_experts);
+void Session::State::experts(const Layer& l, size_t n, Worker& me) {
+    const size_t dim = h.dim, all = h.n_experts;
+    uint32_t *tokens = routed.data(), *begin = tokens + n * h.n_experts_used; // tokens by expert; where each expert's begin
+    matmul(l.router, normed, n, routes.data(), all, nullptr, me);
+    each_row(n, me, [&](size_t t) {
+        route(h, l.router_bias, routes.data() + t * all);
         std::fill_n(sub.data() + t * dim, dim, 0.f);
     });
-    team.sync();
-    for (size_t e = 0; e < h.n_experts; e++) {
-        size_t count = 0;
-        for (size_t t = 0; t < n; t++)
-            if (routes.data()[t * h.n_experts + e] != 0) tokens[count++] = uint32_t(t);
-        if (!count) continue;
-        each_row(count, thread, [&](size_t i) {
-            memcpy(gathered.row(i), normed.row(tokens[i]), dim * 4);
+    me.share(1, [&](size_t) {
+        uint32_t at = 0;
+        for (size_t e = 0; e < all; e++) {
+            begin[e] = at;
+            for (size_t t = 0; t < n; t++)
+                if (routes.data()[t * all + e] != 0) tokens[at++] = uint32_t(t);
+        }
+        begin[all] = at;
+    });
+    for (size_t e = 0; e < all; e++) { // every thread passes the same steps, also those that come to nothing
+        const uint32_t* range = begin + e;
+        each_row(n, me, [&](size_t i) {
+            memcpy(gathered.row(i), normed.row(tokens[range[0] + i]), dim * 4);
             ready(gathered, i, dim);
-        });
-        team.sync();
-        feed_forward({nth(l.experts.up, e), nth(l.experts.down, e)}, gathered, count, expert_out.data(), thread);
-        each_row(count, thread, [&](size_t i) {
-            const float weight = routes.data()[tokens[i] * h.n_experts + e];
-            for (size_t j = 0; j < dim; j++) sub.data()[tokens[i] * dim + j] += weight * expert_out.data()[i * dim + j];
-        });
+        }, range);
+        feed_forward({nth(l.experts.up, e), nth(l.experts.down, e)}, gathered, n, expert_out.data(), me, range);
+        each_row(n, me, [&](size_t i) {
+            const size_t t = tokens[range[0] + i];
+            const float weight = routes.data()[t * all + e];
+            for (size_t j = 0; j < dim; j++) sub.data()[t * dim + j] += weight * expert_out.data()[i * dim + j];
+        }, range);
     }
-    team.sync();
     if (!h.shared_dim) return;
-    if (h.shared_gate) matmul(l.shared_gate, normed, n, routes.data(), 1, nullptr, thread);
-    feed_forward(l.shared, normed, n, expert_out.data(), thread);
-    each_row(n, thread, [&](size_t t) {
+    if (h.shared_gate) matmul(l.shared_gate, normed, n, routes.data(), 1, nullptr, me);
+    feed_forward(l.shared, normed, n, expert_out.data(), me);
+    each_row(n, me, [&](size_t t) {
         const float gate = h.shared_gate ? 1 / (1 + std::exp(-routes.data()[t])) : 1;
         for (size_t j = 0; j < dim; j++) sub.data()[t * dim + j] += gate * expert_out.data()[t * dim + j];
     });
@@ -1415,85 +1449,79 @@ void Session::State::experts(const Layer& l, size_t n, uint32_t thread) {
 
 // ---- the forward pass -------------------------------------------------------------------------------------------------------
 
-// Runs on every thread of the team at once; team.sync() parts the steps. Rows belong to the same thread from step to step.
-void Session::State::layers(const Pass& p, uint32_t thread) {
+// Runs on every thread of the team at once.
+void Session::State::layers(const Pass& p, Worker& me) {
     const bool pre = h.norm_place == NORM_PRE || h.norm_place == NORM_SANDWICH, post = h.norm_place == NORM_POST;
     auto enter = [&](const NormWeights& nw) { // a sublayer's input
-        each_row(p.n, thread, [&](size_t t) {
+        each_row(p.n, me, [&](size_t t) {
             if (pre && nw.weight) norm(x.row(t), h.dim, nw, normed.row(t));
             else memcpy(normed.row(t), x.row(t), h.dim * 4);
             ready(normed, t, h.dim);
         });
-        team.sync();
     };
     auto leave = [&](const NormWeights& nw, const NormWeights& output_norm) { // the residual sum
-        each_row(p.n, thread, [&](size_t t) {
+        each_row(p.n, me, [&](size_t t) {
             float *to = x.row(t), *from = sub.data() + t * h.dim;
             if (output_norm.weight) norm(from, h.dim, output_norm, from);
             for (size_t i = 0; i < h.dim; i++) to[i] += h.residual_scale * from[i];
             if (post) norm(to, h.dim, nw, to);
         });
     };
-    embed(p, thread);
+    embed(p, me);
     for (size_t i = 0; i < p.stack.layers.size(); i++) {
         const Layer& l = p.stack.layers[i];
         LayerCache& c = p.stack.causal ? cache[i] : scratch_cache;
         enter(l.attn_norm);
-        if (l.h.kind == LAYER_SSRU) ssru(p, l, c, thread);
-        else if (h.kv_lora_rank) latent_attention(p, l, c, thread);
-        else attention(p, l, c, thread);
+        if (l.h.kind == LAYER_SSRU) ssru(p, l, c, me);
+        else if (h.kv_lora_rank) latent_attention(p, l, c, me);
+        else attention(p, l, c, me);
         if (h.parallel == PARALLEL_TWO_NORMS) enter(l.ffn_norm);
         leave(l.attn_norm, l.attn_post_norm);
         if (l.cross.qkv.data) {
             enter(l.cross_norm);
-            cross_attention(p, l, cross[i], thread);
+            cross_attention(p, l, cross[i], me);
             leave(l.cross_norm, {});
         }
         if (!h.parallel) enter(l.ffn_norm);
-        if (l.h.experts) experts(l, p.n, thread);
-        else feed_forward(l.ffn, normed, p.n, sub.data(), thread);
+        if (l.h.experts) experts(l, p.n, me);
+        else feed_forward(l.ffn, normed, p.n, sub.data(), me);
         leave(l.ffn_norm, l.ffn_post_norm);
     }
-    each_row(p.n, thread, [&](size_t t) {
+    each_row(p.n, me, [&](size_t t) {
         if (h.final_norm) norm(x.row(t), h.dim, p.stack.final_norm, x.row(t));
     });
-    team.sync();
 }
 
 // Scores from n hidden states.
-void Session::State::head(const float* from, size_t n, float* out, uint32_t thread) {
-    each_row(n, thread, [&](size_t t) {
+void Session::State::head(const float* from, size_t n, float* out, Worker& me) {
+    each_row(n, me, [&](size_t t) {
         memcpy(head_in.row(t), from + t * h.dim, h.dim * 4);
         ready(head_in, t, h.dim);
     });
-    team.sync();
     if (w.head_dense.data) {
-        matmul(w.head_dense, head_in, n, sub.data(), h.dim, w.head_dense_bias, thread);
-        team.sync();
-        each_row(n, thread, [&](size_t t) {
+        matmul(w.head_dense, head_in, n, sub.data(), h.dim, w.head_dense_bias, me);
+        each_row(n, me, [&](size_t t) {
             k.activate(sub.data() + t * h.dim, h.dim, h.head_activation, nullptr);
             norm(sub.data() + t * h.dim, h.dim, w.head_norm, head_in.row(t));
             ready(head_in, t, h.dim);
         });
-        team.sync();
     }
     if (w.project_out.data) {
-        matmul(w.project_out, head_in, n, sub.data(), h.embed_dim, nullptr, thread);
-        team.sync();
-        each_row(n, thread, [&](size_t t) {
+        matmul(w.project_out, head_in, n, sub.data(), h.embed_dim, nullptr, me);
+        each_row(n, me, [&](size_t t) {
             memcpy(head_in.row(t), sub.data() + t * h.embed_dim, h.embed_dim * 4);
             ready(head_in, t, h.embed_dim);
         });
-        team.sync();
     }
-    matmul(w.head, head_in, n, out, h.vocab_size, w.head_bias, thread);
-    team.sync();
+    matmul(w.head, head_in, n, out, h.vocab_size, w.head_bias, me);
     if (h.logit_scale == 1 && h.logit_softcap == 0) return;
-    const size_t all = n * h.vocab_size, begin = all * thread / team.active(), end = all * (thread + 1) / team.active();
-    for (size_t i = begin; i < end; i++) {
-        out[i] *= h.logit_scale;
-        if (h.logit_softcap != 0) out[i] = h.logit_softcap * std::tanh(out[i] / h.logit_softcap);
-    }
+    const size_t all = n * h.vocab_size, runs = 4 * me.threads();
+    me.share(runs, [&](size_t run) {
+        for (size_t i = all * run / runs; i < all * (run + 1) / runs; i++) {
+            out[i] *= h.logit_scale;
+            if (h.logit_softcap != 0) out[i] = h.logit_softcap * std::tanh(out[i] / h.logit_softcap);
+        }
+    });
 }
 
 const float* Session::State::forward(const int32_t* tokens, size_t n, Scores want) {
@@ -1513,10 +1541,10 @@ const float* Session::State::forward(const int32_t* tokens, size_t n, Scores wan
         const bool last = done + p.n == n;
         const size_t kept = whole ? p.n : last, skip = p.n - kept, to = whole ? done : 0;
         const size_t scored = want == Scores::ALL ? p.n : want == Scores::LAST && last;
-        run([&](uint32_t thread) {
-            layers(p, thread);
-            each_row(kept, thread, [&](size_t t) { memcpy(hidden.data() + (to + t) * h.dim, x.row(skip + t), h.dim * 4); });
-            if (h.head && scored) head(x.row(p.n - scored), scored, scores.data() + (want == Scores::ALL ? done : 0) * h.vocab_size, thread);
+        run([&](Worker& me) {
+            layers(p, me);
+            each_row(kept, me, [&](size_t t) { memcpy(hidden.data() + (to + t) * h.dim, x.row(skip + t), h.dim * 4); });
+            if (h.head && scored) head(x.row(p.n - scored), scored, scores.data() + (want == Scores::ALL ? done : 0) * h.vocab_size, me);
         }, p.n);
     }
     if (causal) length += n, written = std::max(written, length);
@@ -1532,20 +1560,21 @@ void Session::State::encode(const int32_t* tokens, size_t n) {
     for (LayerCache& c : cross) c.resize(n, h);
     const Pass p = {w.encoder, tokens, 0, n};
     prepare_rotation(0, n, n);
-    run([&](uint32_t thread) {
-        layers(p, thread);
-        each_row(n, thread, [&](size_t t) {
+    run([&](Worker& me) {
+        layers(p, me);
+        each_row(n, me, [&](size_t t) {
             memcpy(normed.row(t), x.row(t), h.dim * 4);
             ready(normed, t, h.dim);
         });
-        team.sync();
-        for (size_t i = 0; i < cross.size(); i++) remember_source(w.decoder.layers[i], cross[i], n, thread);
+        for (size_t i = 0; i < cross.size(); i++) remember_source(w.decoder.layers[i], cross[i], n, me);
     }, n);
     source_length = n, length = written = 0;
 }
 
-// As many threads as the work is worth.
-void Session::State::run(const std::function<void(uint32_t)>& job, size_t n) { team.run(w.matrix_bytes / 4096 * n < 1024 ? 1 : team.size(), job); }
+// As many threads as the work is worth; room for the steps of the longest way through a layer.
+void Session::State::run(const std::function<void(Worker&)>& job, size_t n) {
+    team.run(w.matrix_bytes / 4096 * n >= 1024, 32 + (h.n_encoder_layers + h.n_layers) * (32 + 5 * size_t(h.n_experts)), job);
+}
 
 Session::Session(const Model& model, SessionOptions options) : state_(std::make_unique<State>(model, options)) {}
 Session::~Session() = default;

@@ -38,6 +38,8 @@ std::string error_of_path(const std::string& path) {
     } catch (const Error& e) { return e.what(); }
 }
 
+uint64_t round_up_to_64(uint64_t n) { return (n + 63) / 64 * 64; }
+
 std::vector<uint8_t> text(const std::string& s) { return {s.begin(), s.end()}; }
 
 // A checkpoint with every kind of section, small enough to try thousands of changes.
@@ -106,6 +108,7 @@ TEST_CASE("the directory's tensors must be there once, in shape, in the file and
             if (!strcmp(t.name, name)) return t;
         throw std::runtime_error(name);
     };
+    auto first = [](const Checkpoint& c) { return round_up_to_64(sizeof(Header) + c.layers.size() * sizeof(LayerHeader) + c.tensors.size() * sizeof(TensorEntry)); };
     CHECK(error_of_change([&](Checkpoint& c) { strcpy(named(c, "final_norm.weight").name, "final_norm.wait"); }) == "tensor final_norm.weight is missing");
     CHECK(error_of_change([&](Checkpoint& c) { c.tensors.pop_back(); }) == "tensor head.weight is missing");
     CHECK(error_of_change([&](Checkpoint& c) { strcpy(named(c, "layers.1.ffn.up.weight").name, "layers.0.ffn.up.weight"); }) == "tensor layers.0.ffn.up.weight stands twice in the directory");
@@ -114,7 +117,9 @@ TEST_CASE("the directory's tensors must be there once, in shape, in the file and
     CHECK(error_of_change([&](Checkpoint& c) { named(c, "head.weight").offset = ~uint64_t(0) - 4095; }).find("tensor head.weight ") == 0);
     CHECK(error_of_change([&](Checkpoint& c) { named(c, "head.weight").offset += 8; }).find("outside of the file's ") != std::string::npos);
     CHECK(error_of_change([&](Checkpoint& c) { named(c, "layers.0.attn.qkv.weight").offset = named(c, "layers.1.attn.qkv.weight").offset; }) ==
-          "tensors layers.0.attn.qkv.weight and layers.1.attn.qkv.weight overlap");
+          "layers.0.attn.qkv.weight and layers.1.attn.qkv.weight overlap");
+    CHECK(error_of_change([&](Checkpoint& c) { named(c, "head.weight").offset = ~uint64_t(0) - first(c) + 1; }) == "the header and head.weight overlap"); // at 0
+    CHECK(error_of_change([&](Checkpoint& c) { named(c, "final_norm.weight").offset = 1024 - first(c); }).find("overlap") != std::string::npos);
     CHECK(error_of_change([&](Checkpoint& c) { named(c, "head.weight").count = 65536, named(c, "head.weight").rows = 1 << 26, named(c, "head.weight").cols = 1 << 24; })
               .find("tensor head.weight has ") == 0); // the product has 66 bits
     CHECK(error_of_change([&](Checkpoint& c) { named(c, "head.weight").type = 9; }).find("tensor head.weight has type 9") == 0);

@@ -15,12 +15,14 @@ using namespace locus;
 
 namespace {
 
-std::vector<const Kernels*> all_kernels() {
+std::vector<const Kernels*> all_kernels() { // that this processor has
     std::vector<const Kernels*> k = {&scalar::kernels};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) k.push_back(&avx2::kernels);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
-        k.push_back(&avx512::kernels);
+    for (const Kernels* wider : {&avx2::kernels, &avx512::kernels}) {
+        k.push_back(wider);
+        if (wider == &pick_kernels()) break;
+    }
+    if (&pick_kernels() == &scalar::kernels) k.resize(1);
 #endif
     return k;
 }
@@ -472,17 +474,18 @@ TEST_CASE("two sessions on one model run in two threads") {
     CHECK(results[0] == results[1]);
 }
 
-TEST_CASE("a team of threads meets at every barrier") {
+TEST_CASE("a team of threads does each item of each step once, and a step after the one before") {
     Team team(3);
-    std::vector<int> seen(3);
-    for (int round = 0; round < 200; round++) {
-        std::vector<int> counts(3);
-        team.run(3, [&](uint32_t thread) {
-            counts[thread] = round;
-            team.sync();
-            seen[thread] = counts[0] + counts[1] + counts[2];
+    for (size_t round = 0; round < 200; round++) {
+        std::vector<size_t> first(17), second(5);
+        team.run(true, 3, [&](Team::Worker& me) {
+            me.share(17, [&](size_t i) { first[i] += i + round; });
+            me.share(0, [&](size_t) { abort(); });
+            me.share(5, [&](size_t i) {
+                for (size_t f : first) second[i] += f;
+            });
         });
-        for (int s : seen) CHECK(s == 3 * round);
+        for (size_t s : second) CHECK(s == 17 * round + 136);
         if (round % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5)); // long enough to fall asleep
     }
 }
@@ -518,6 +521,13 @@ TEST_CASE("the sampler keeps what its options leave") {
     CHECK(s.sample(scores.data(), 4) == 3);
     const float equal[3] = {1, 1, 1};
     CHECK(Sampler(SamplerOptions{0}).sample(equal, 3) == 0);
+    std::vector<float> many(37, -2.f);
+    for (size_t at : {36, 20, 4}) { // the first of equals, behind the last whole 16 and before
+        many[at] = -1;
+        CHECK(Sampler(SamplerOptions{0}).sample(many.data(), many.size()) == int32_t(at));
+    }
+    many.assign(37, NAN);
+    CHECK(Sampler(SamplerOptions{0}).sample(many.data(), many.size()) == 0);
     o.top_p = NAN;
     CHECK_THROWS_AS(Sampler{o}, Error);
 }

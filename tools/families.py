@@ -421,7 +421,7 @@ def deepseek(c, interleaved, **fields):
     c.only("mlp_bias", False)
     c.only("moe_layer_freq", 1)
     nope, turning = c.int("qk_nope_head_dim", most=8192), c.int("qk_rope_head_dim", most=8192)
-    h = dict(sizes(c, head_dim=False), head_dim=nope + turning, v_head_dim=c.int("v_head_dim", most=8192), hidden_dim=c.int("intermediate_size"), gated=1,
+    h = dict(sizes(c, head_dim=1), head_dim=nope + turning, v_head_dim=c.int("v_head_dim", most=8192), hidden_dim=c.int("intermediate_size"), gated=1,
              context=c.int("max_position_embeddings", most=LONG), activation=c.activation("hidden_act"), norm_eps=c.real("rms_norm_eps", 1e-6, 0, 1), latent_norm_eps=1e-6,
              head=tied(c, False), positions=E.POSITIONS_ROTARY, q_lora_rank=c.int("q_lora_rank", 0), kv_lora_rank=c.int("kv_lora_rank"))
     h["n_kv_heads"] = h["n_heads"]
@@ -491,6 +491,7 @@ def gpt2(c, table=GPT2):
 
 
 def gpt_bigcode(c):
+    c.only("scale_attn_by_inverse_layer_idx", False)
     m = gpt2(c)
     m.transposed = False
     if c.flag("multi_query", True): m.h["n_kv_heads"] = 1

@@ -84,8 +84,8 @@ def read_marian(path):
     with open(path, "rb") as f: data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
     with data:
         r = Reader(data, path)
-        version, n = r.scalar(UINT64, "version"), r.scalar(UINT64, "the count of items")
-        if version != VERSION: r.fail(f"Marian's binary format has version {version}, expected {VERSION}")
+        r.at = 8  # behind the version, which is_marian() has seen
+        n = r.scalar(UINT64, "the count of items")
         if n > len(data) // 32: r.fail(f"{n} items are more than the file can hold")
         heads = [struct.unpack_from("<4Q", data, r.take(32, f"the head of item {i}")) for i in range(n)]
         texts = []

@@ -325,13 +325,13 @@ public:
     template <class Take> void run(std::vector<int32_t>& ids, size_t first, double start, Take take) {
         for (size_t i = first; i < ids.size(); i++) sampler_.accept(ids[i]);
         const double begin = seconds();
-        const float* scores = session_.forward(ids.data() + first, ids.size() - first);
+        const float* scores = forward(ids, first);
         const double read = seconds();
         figures_.prompt_tokens += ids.size() - first;
         figures_.prompt_seconds += read - begin;
         const size_t limit = program_.options.n.value_or(std::numeric_limits<size_t>::max());
         for (size_t i = 0; i < limit && !interrupted; i++) {
-            if (i > 0) scores = session_.forward(&ids.back(), 1);
+            if (i > 0) scores = forward(ids, ids.size() - 1);
             const int32_t id = sampler_.sample(scores, session_.width());
             sampler_.accept(id);
             ids.push_back(id);
@@ -358,6 +358,17 @@ public:
     }
 
 private:
+    // Scores after the tokens, of which the session holds `held`. Beyond the trained context longrope turns all of a text otherwise:
+    // as Phi-3's own code does, it is then read again from its beginning.
+    const float* forward(const std::vector<int32_t>& ids, size_t held) {
+        const Rope& rope = program_.header().rope[0];
+        if (rope.scaling == ROPE_LONGROPE && held <= rope.original_context && ids.size() > rope.original_context) {
+            session_.rewind(0);
+            held = 0;
+        }
+        return session_.forward(ids.data() + held, ids.size() - held);
+    }
+
     static SamplerOptions options(const Program& program) {
         program.need_head();
         if (!program.header().causal)
