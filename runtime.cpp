@@ -949,6 +949,28 @@ void rotate(float* head, const float* cos_sin, const Rope& r) {
     }
 }
 
+// Slope of each head's linear bias (Press et al. 2021, 3): 2^(-8 / n), its powers; other numbers of heads take every second of twice as many.
+std::vector<float> alibi_slopes(size_t n) {
+    size_t whole = 1;
+    while (whole * 2 <= n) whole *= 2;
+    std::vector<float> slopes(n);
+    for (size_t i = 0; i < n; i++) slopes[i] = float(std::pow(2.0, i < whole ? -8.0 * double(i + 1) / double(whole) : -4.0 * double(2 * (i - whole) + 1) / double(whole)));
+    return slopes;
+}
+
+// The header with other positions than the model was trained with.
+Header with_positions(Header h, uint32_t scheme) {
+    if (scheme == AS_TRAINED || scheme == h.positions) return h;
+    const bool known = scheme == POSITIONS_NONE || scheme == POSITIONS_SINUSOIDAL || scheme == POSITIONS_ALIBI || (scheme == POSITIONS_ROTARY && !h.kv_lora_rank && h.head_dim > 1);
+    if (!known) fail("these positions need weights that the model does not have");
+    h.positions = scheme, h.position_offset = 0, h.sinusoid = SINUSOID_INTERLEAVED, h.alibi_bf16 = 0;
+    if (scheme == POSITIONS_ROTARY) {
+        h.rope[0] = h.rope[1] = {};
+        h.rope[0].theta = 10000, h.rope[0].dim = h.head_dim / 2 * 2, h.rope[0].attention_factor = 1;
+    }
+    return h;
+}
+
 // Bucket of a distance key - query (Raffel et al. 2019, 2.1): exact when near, logarithmic further away.
 uint32_t relative_bucket(int64_t distance, const Header& h, bool causal) {
     int64_t buckets = h.relative_buckets, base = 0;
@@ -971,7 +993,7 @@ struct Session::State {
     State(const Model& model, SessionOptions options);
 
     const Model::Weights& w;
-    const Header& h;
+    const Header h;
     const Kernels& k;
     size_t context;
     Team team;
@@ -990,6 +1012,7 @@ struct Session::State {
     Buffer<float> cos_sin[2];               // [n, rope dim] of Header.rope: cosines, then sines
     std::vector<float> frequencies[2];
     std::vector<float> relative[2];       // bias by head and distance: encoder's, decoder's
+    std::vector<float> slopes;            // of the heads' linear biases
     struct Scratch {
         Buffer<float> q, scores, out;
         std::vector<int64_t> first, last, position;
@@ -1055,7 +1078,7 @@ private:
 };
 
 Session::State::State(const Model& model, SessionOptions options)
-    : w(model.weights()), h(w.h), k(w.kernels ? *w.kernels : scalar::kernels), team([&] {
+    : w(model.weights()), h(with_positions(w.h, options.positions)), k(w.kernels ? *w.kernels : scalar::kernels), team([&] {
           const uint32_t most = processors().usable;
           return options.threads ? std::min(options.threads, most) : default_threads();
       }()) {
@@ -1083,12 +1106,13 @@ Session::State::State(const Model& model, SessionOptions options)
     }
     for (int e = 0; e < 2; e++) {
         const Stack& s = e ? w.decoder : w.encoder;
-        if (!s.relative_bias) continue;
+        if (h.positions != POSITIONS_RELATIVE || !s.relative_bias) continue;
         relative[e].resize(size_t(h.n_heads) * (2 * context + 1));
         for (size_t head = 0; head < h.n_heads; head++)
             for (int64_t d = -int64_t(context); d <= int64_t(context); d++)
                 relative[e][head * (2 * context + 1) + size_t(d + int64_t(context))] = s.relative_bias[relative_bucket(d, h, s.causal) * h.n_heads + head];
     }
+    if (h.positions == POSITIONS_ALIBI) slopes = w.alibi_slopes ? std::vector<float>(w.alibi_slopes, w.alibi_slopes + h.n_heads) : alibi_slopes(h.n_heads);
     scratch.resize(team.size());
 }
 
@@ -1154,7 +1178,7 @@ void Session::State::embed(const Pass& p, Worker& me) {
         const size_t position = p.start + t + h.position_offset;
         if (w.embed_type)
             for (size_t i = 0; i < h.dim; i++) e[i] += w.embed_type[i];
-        if (w.positions)
+        if (h.positions == POSITIONS_LEARNED)
             for (size_t i = 0; i < h.dim; i++) e[i] += w.positions[position * h.dim + i];
         if (h.positions == POSITIONS_SINUSOIDAL) add_sinusoid(e, h.dim, position, h.sinusoid);
         if (h.embed_norm) norm(e, h.dim, w.embed_norm, e);
@@ -1207,7 +1231,7 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
     const int64_t first_span = first_key(int64_t(p.start)) / span;
     const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv_heads * tiles < 4 * me.threads() ? spans : 1;
     const std::vector<float>& by_distance = relative[&p.stack == &w.decoder];
-    const bool biased = !by_distance.empty() && !is_cross, sloped = w.alibi_slopes && !is_cross;
+    const bool biased = !by_distance.empty() && !is_cross, sloped = !slopes.empty() && !is_cross;
     const size_t width = padded + 2; // of a part: values, largest score, sum
     auto part = [&](size_t split, size_t row) { return parts.data() + (split * p.n * h.n_heads + row) * width; };
     auto finish = [&](size_t row) {
@@ -1226,7 +1250,7 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
                 for (size_t i = 0; i < key_dim; i++) s.q.data()[r * key_dim + i] = queries[t * q_stride + head * key_dim + i] * l.h.attn_scale;
                 s.position[r] = position, s.first[r] = first_key(position), s.last[r] = last_key(position);
                 if (biased) s.bias[r] = by_distance.data() + head * (2 * context + 1) + context - size_t(position);
-                if (sloped) s.slope[r] = w.alibi_slopes[head];
+                if (sloped) s.slope[r] = slopes[head];
             }
         a.type = c.type;
         a.keys = c.keys.data() + kv * c.capacity * key_dim * c.element();
@@ -1267,10 +1291,8 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Wor
                 k.norm(heads + i, part, h.qk_norm_layer ? uint32_t(NORM_LAYER) : h.norm, h.norm_eps, {nw.weight + i, nw.bias ? nw.bias + i : nullptr}, heads + i);
         };
         if (h.qk_norm) qk_norm(qs, q_rows, a.q_norm), qk_norm(ks, k_rows, a.k_norm);
-        if (h.positions == POSITIONS_ROTARY && l.h.rope != NO_ROPE) {
-            const Rope& r = h.rope[l.h.rope];
-            for (size_t i = 0; i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[l.h.rope].data() + t * r.dim, r);
-        }
+        const uint32_t rope = h.positions != POSITIONS_ROTARY ? NO_ROPE : w.h.positions == POSITIONS_ROTARY ? l.h.rope : 0;
+        for (size_t i = 0; rope != NO_ROPE && i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[rope].data() + t * h.rope[rope].dim, h.rope[rope]);
         for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
     });
     attend(p, l, c, qkv.data(), width, false, attn.f.data(), me);
@@ -1306,11 +1328,12 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
         const float* cs = cos_sin[0].data() + t * r.dim;
         float* key = keys + t * key_dim;
         k.norm(key, rank, NORM_RMS, h.latent_norm_eps, a.kv_a_norm, key);
-        rotate(key + rank, cs, r);
+        const bool rotary = h.positions == POSITIONS_ROTARY;
+        if (rotary) rotate(key + rank, cs, r);
         remember(c, 0, p.start + t, key, key_dim, nullptr, 0, me);
         for (size_t i = t * h.n_heads; i < (t + 1) * h.n_heads; i++) {
             float* query = qs + i * h.head_dim;
-            rotate(query + plain, cs, r);
+            if (rotary) rotate(query + plain, cs, r);
             memcpy(q_latent.data() + i * key_dim + rank, query + plain, r.dim * 4);
             memcpy(q_plain.row(i), query, plain * 4);
             ready(q_plain, i, plain);

@@ -4,8 +4,8 @@
   make_fixtures.py [--out FOLDER] [CASE...]      for developers: needs torch and transformers 4.57
 
 A case becomes a folder that test_fixtures.py reads: config.json and model.safetensors as save_pretrained writes them; logits.f32, a
-row of scores (or of hidden state) for each position; reference.json: the ids they belong to, the scores' spread, and the ids that
-follow a prompt when the likeliest is taken each time.
+row of scores (or of hidden state) for each position; reference.json: the ids they belong to, the scores' spread, the ids that follow
+a prompt when the likeliest is taken each time, and the keys of config.json that say no more than their absence would.
 """
 import argparse
 import json
@@ -53,7 +53,7 @@ CASES = {
     "granite": ("GraniteForCausalLM", kin(attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=0.3), 21),
     "olmo2": ("Olmo2ForCausalLM", kin(rms_norm_eps=1e-3), 21),
     "phi": ("PhiForCausalLM", kin(partial_rotary_factor=0.5, qk_layernorm=True), 21),
-    "phi3-longrope": ("Phi3ForCausalLM", kin(original_max_position_embeddings=16, rope_scaling={"type": "longrope", "short_factor": [1, 1.1, 1.2, 1.3],
+    "phi3-longrope": ("Phi3ForCausalLM", kin(original_max_position_embeddings=24, rope_scaling={"type": "longrope", "short_factor": [1, 1.1, 1.2, 1.3],
                                              "long_factor": [1, 1.7, 2.4, 3.1]}), 37),
     "stablelm": ("StableLmForCausalLM", kin(partial_rotary_factor=0.5, qk_layernorm=True, use_parallel_residual=True, use_qkv_bias=True), 21),
     "smollm3": ("SmolLM3ForCausalLM", kin(2, no_rope_layers=[0, 1], sliding_window=5, layer_types=["sliding_attention", "full_attention"]), 37),
@@ -132,6 +132,13 @@ def reference(model, n, seed=0):
     return ref, logits
 
 
+def defaults(model):
+    """Keys of the configuration that could as well be missing."""
+    config = json.loads(model.config.to_json_string())
+    same = lambda key: model.config_class.from_dict({k: v for k, v in config.items() if k != key}).to_dict().get(key) == config[key]
+    return [key for key in config if key not in ("model_type", "architectures") and same(key)]
+
+
 def write(folder, model, ref, logits):
     os.makedirs(folder, exist_ok=True)
     model.save_pretrained(folder)
@@ -139,7 +146,7 @@ def write(folder, model, ref, logits):
     if os.path.exists(generation): os.remove(generation)
     logits.numpy().astype("<f4").tofile(os.path.join(folder, "logits.f32"))
     with open(os.path.join(folder, "reference.json"), "w") as f:
-        json.dump(ref, f)
+        json.dump(dict(ref, defaults=defaults(model)), f)
         f.write("\n")
 
 

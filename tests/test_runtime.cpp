@@ -429,13 +429,44 @@ TEST_CASE("a window's layer keeps no more cache than the window and a chunk; lat
     const TemporaryFile smaller(half.bytes());
     const Model quantized(smaller.path);
     CHECK(Session(quantized, {100, 1}).cache_bytes() == 2 * 128 * 3 * (24 + 32) * 2);
-    CHECK(Session(quantized, {100, 1, true}).cache_bytes() == 2 * 128 * 3 * (24 + 32) * 4);
+    CHECK(Session(quantized, {100, 1, AS_TRAINED, true}).cache_bytes() == 2 * 128 * 3 * (24 + 32) * 4);
     Checkpoint d;
     latent(d);
     d.fill();
     const TemporaryFile other(d.bytes());
     const Model compressed(other.path);
     CHECK(Session(compressed, {128, 1}).cache_bytes() == 2 * 128 * (40 + 8) * 4);
+}
+
+TEST_CASE("a model runs without its positions, or with others that need no weights") {
+    Checkpoint c;
+    c.h.causal = 0;
+    c.h.positions = POSITIONS_LEARNED, c.h.n_positions = 50;
+    c.fill();
+    const TemporaryFile file(c.bytes());
+    const Model model(file.path);
+    auto scores = [&](uint32_t positions, std::vector<int32_t> ids) {
+        Session s(model, {0, 1, positions});
+        const float* p = s.forward(ids, Scores::ALL);
+        return std::vector<float>(p, p + ids.size() * s.width());
+    };
+    const std::vector<int32_t> ab = {5, 9}, ba = {9, 5};
+    for (uint32_t scheme : {AS_TRAINED, uint32_t(POSITIONS_SINUSOIDAL), uint32_t(POSITIONS_ROTARY), uint32_t(POSITIONS_ALIBI), uint32_t(POSITIONS_NONE)}) {
+        CAPTURE(scheme);
+        const std::vector<float> one = scores(scheme, ab), other = scores(scheme, ba);
+        float apart = 0; // token 5 first, and token 5 last
+        for (size_t i = 0; i < 101; i++) apart = std::max(apart, std::abs(one[i] - other[101 + i]));
+        // a bidirectional model is blind to order without positions; linear biases by distance alone would be the same both ways, but count from the left
+        if (scheme == POSITIONS_NONE) CHECK(apart < 1e-5);
+        else CHECK(apart > 1e-3);
+    }
+    CHECK_THROWS_WITH_AS(Session(model, {0, 1, POSITIONS_RELATIVE}), "these positions need weights that the model does not have", Error);
+    CHECK(Session(model, {0, 1, POSITIONS_NONE}).context() == 400); // the table's 50 rows are no limit without it
+    const std::vector<float> six = alibi_slopes(6);
+    for (size_t i = 0; i < 8; i++) CHECK(alibi_slopes(8)[i] == std::ldexp(1.f, -int(i) - 1)); // 1/2 .. 1/256
+    for (size_t i = 0; i < 4; i++) CHECK(six[i] == std::ldexp(1.f, -2 * (int(i) + 1)));       // those of 4 heads,
+    CHECK(six[4] == 0.5f);                                                                    // then the odd ones of 8
+    CHECK(six[5] == 0.125f);
 }
 
 TEST_CASE("a bidirectional model sees the whole text and holds nothing") {

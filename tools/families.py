@@ -15,10 +15,14 @@ ACTIVATIONS = {"silu": E.ACT_SILU, "swish": E.ACT_SILU, "gelu": E.ACT_GELU, "gel
 
 
 class Config:
-    """Values from outside, each checked as it is read. A missing key and null are the same."""
+    """Values from outside, each checked as it is read. A missing key and null are the same, but a flag that is null is false."""
 
     def __init__(self, path, values):
         self.path, self.values = path, values
+
+    def assume(self, **defaults):
+        """What an architecture takes for keys that are not there at all."""
+        self.values = dict(defaults, **self.values)
 
     def refuse(self, key, expected):
         value = self.values.get(key)
@@ -38,6 +42,7 @@ class Config:
         return float(self.read(key, default, lambda v: type(v) in (int, float) and least <= v <= most, f"a number from {least:g} to {most:g}"))
 
     def flag(self, key, default=REQUIRED):
+        if key in self.values: default = REQUIRED if default is REQUIRED else False
         return int(self.read(key, default, lambda v: type(v) is bool or v in (0, 1), "true or false"))
 
     def text(self, key, default=REQUIRED):
@@ -289,6 +294,7 @@ def experts(c, m, n, used, dim, **fields):
 
 
 def mixtral(c):
+    c.assume(rms_norm_eps=1e-5, rope_theta=1e6)
     m = mistral(c, MIXTRAL)
     experts(c, m, "num_local_experts", "num_experts_per_tok", "intermediate_size", router_norm=1)
     m.every("experts", 1)
@@ -338,6 +344,7 @@ def gemma(c, table=LLAMA, act="hidden_act", **fields):
 
 
 def gemma2(c, **fields):
+    c.assume(attn_logit_softcapping=50.0, final_logit_softcapping=30.0)
     m = gemma(c, SANDWICH, "hidden_activation", norm_place=E.NORM_SANDWICH, attn_softcap=c.real("attn_logit_softcapping", 0.0, 0, 1e6),
               logit_softcap=c.real("final_logit_softcapping", 0.0, 0, 1e6), **fields)
     m.every("attn_scale", c.real("query_pre_attn_scalar", 256.0, 1e-6, 1e9) ** -0.5)
@@ -347,6 +354,7 @@ def gemma2(c, **fields):
 
 def gemma3(c):
     c.only("use_bidirectional_attention", False)
+    c.assume(rope_theta=1e6, final_logit_softcapping=None)
     m = gemma2(c, qk_norm=E.QK_HEAD)
     m.h["attn_softcap"] = 0.0  # a field that is there and not used: the norms took its place
     pattern = c.int("sliding_window_pattern", c.int("_sliding_window_pattern", 6, most=BIG), most=BIG)
@@ -357,6 +365,7 @@ def gemma3(c):
 
 
 def cohere(c):
+    c.assume(layer_norm_eps=1e-5)
     bias, qk = c.flag("attention_bias", False), c.flag("use_qk_norm", False)
     m = llama_like(c, tie=True, interleaved=1, eps="layer_norm_eps", norm=E.NORM_LAYER, parallel=E.PARALLEL_ONE_NORM, qkv_bias=bias, out_bias=bias,
                    qk_norm=E.QK_HEAD if qk else E.QK_NONE, qk_norm_layer=qk, logit_scale=c.real("logit_scale", 0.0625, -1e6, 1e6))
@@ -373,17 +382,20 @@ def granite(c):
 
 
 def olmo2(c):
+    c.assume(rms_norm_eps=1e-5)
     bias = c.flag("attention_bias", False)
     return llama_like(c, SANDWICH, qkv_bias=bias, out_bias=bias, norm_place=E.NORM_OUTPUT, qk_norm=E.QK_FULL)
 
 
 def phi(c):
+    c.assume(layer_norm_eps=1e-5)
     qk = c.flag("qk_layernorm", False)
     return llama_like(c, PHI, head_dim=False, eps="layer_norm_eps", partial=c.real("partial_rotary_factor", 0.5, 1e-6, 1), norm=E.NORM_LAYER, norm_bias=1, gated=0, parallel=E.PARALLEL_ONE_NORM,
                       qkv_bias=1, out_bias=1, ffn_bias=1, head_bias=1, qk_norm=E.QK_HEAD if qk else E.QK_NONE, qk_norm_layer=qk)
 
 
 def phi3(c):
+    c.assume(rms_norm_eps=1e-5)
     m = llama_like(c, PHI3, partial=c.real("partial_rotary_factor", 1.0, 1e-6, 1))
     m.fused = "rows"
     m.every("window", c.int("sliding_window", 0, most=LONG))
@@ -391,12 +403,14 @@ def phi3(c):
 
 
 def stablelm(c):
+    c.assume(layer_norm_eps=1e-5)
     qk, parallel = c.flag("qk_layernorm", False), E.PARALLEL_ONE_NORM if c.flag("use_parallel_residual", False) else E.PARALLEL_NO
     return llama_like(c, STABLELM, kv_required=True, eps="layer_norm_eps", partial=c.real("partial_rotary_factor", 0.25, 1e-6, 1), norm=E.NORM_LAYER, norm_bias=1, parallel=parallel,
                       qkv_bias=c.flag("use_qkv_bias", False), qk_norm=E.QK_HEAD if qk else E.QK_NONE, qk_norm_layer=qk)
 
 
 def starcoder2(c):
+    c.assume(norm_epsilon=1e-5)
     bias = c.flag("use_bias", True)
     m = llama_like(c, STARCODER2, kv_required=True, tie=True, eps="norm_epsilon", norm=E.NORM_LAYER, norm_bias=1, gated=0, qkv_bias=bias, out_bias=bias, ffn_bias=bias)
     m.every("window", c.int("sliding_window", 0, most=LONG))
@@ -404,6 +418,7 @@ def starcoder2(c):
 
 
 def smollm3(c):
+    c.assume(rope_theta=2e6)
     bias = c.flag("attention_bias", False)
     m = llama_like(c, kv_required=True, tie=True, qkv_bias=bias, out_bias=bias, ffn_bias=c.flag("mlp_bias", False))
     n, interval = m.h["n_layers"], c.int("no_rope_layer_interval", 4, most=BIG)
@@ -453,6 +468,7 @@ def deepseek_v2(c):
 
 def deepseek_v3(c):
     c.only("topk_method", "noaux_tc")
+    c.assume(routed_scaling_factor=2.5)
     c.only("scoring_func", "sigmoid")
     m = deepseek(c, c.flag("rope_interleave", True), router=E.ROUTER_SIGMOID, router_bias=1, router_norm=c.flag("norm_topk_prob", True), group_score=E.GROUP_TOP2)
     m.h.update(groups(c, m.h["n_experts"]))
@@ -530,7 +546,7 @@ def gpt_neox(c):
     m = gpt_like(c, NEOX, "gpt_neox.", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act", "layer_norm_eps", qkv_bias=bias, out_bias=bias, head=tied(c, False),
                  parallel=E.PARALLEL_TWO_NORMS if c.flag("use_parallel_residual", True) else E.PARALLEL_NO, hidden_dim=c.int("intermediate_size"),
                  context=c.int("max_position_embeddings", most=LONG), positions=E.POSITIONS_ROTARY)
-    theta = c.real("rope_theta", c.real("rotary_emb_base", 10000.0, 1.0), 1.0)
+    theta = c.real("rotary_emb_base", 10000.0, 1.0)
     m.h["rope"] = [rope(c, m.h["head_dim"], theta=theta, partial=c.real("rotary_pct", 0.25, 1e-6, 1)), {}]
     m.fused = "groups"
     m.skip += [r".*rotary_emb\.inv_freq"]
@@ -674,6 +690,7 @@ def distilbert(c):
 
 
 def modernbert(c):
+    c.assume(local_rope_theta=10000.0)
     bias, norm_bias = c.flag("attention_bias", False), c.flag("norm_bias", False)
     h = dict(sizes(c, head_dim=False), hidden_dim=c.int("intermediate_size"), activation=c.activation("hidden_activation"), norm_eps=c.real("norm_eps", 1e-5, 0, 1))
     h["n_kv_heads"] = h["n_heads"]

@@ -50,6 +50,8 @@ other      --tokenize         token ids of the text
            --bench            speed; the last line is JSON
            -c CONTEXT         most tokens held (default: the model's, at most 8192)
            -j THREADS         (default: the processor's cores)
+           --exact-cache      keys and values in f32 also where the weights are not
+           --positions WHAT   for experiments: none, sinusoidal, rotary or alibi, whatever the model was trained with
            --help  --version
 )";
 
@@ -93,7 +95,15 @@ std::vector<int32_t> id_list(const std::string& name, const std::string& text) {
     return ids;
 }
 
-// Switches that each mode understands besides -c and -j. The first mode is the one without a switch.
+uint32_t positions(const std::string& name, const std::string& text) {
+    const std::map<std::string, uint32_t> schemes = {{"none", POSITIONS_NONE}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"rotary", POSITIONS_ROTARY}, {"alibi", POSITIONS_ALIBI}};
+    const auto found = schemes.find(text);
+    if (found == schemes.end()) throw UsageError(name + ": '" + text + "', expected none, sinusoidal, rotary or alibi");
+    return found->second;
+}
+
+// Switches that each mode understands besides those of a session. The first mode is the one without a switch.
+const std::set<std::string> EVERYWHERE = {"-c", "-j", "--exact-cache", "--positions"};
 const std::map<std::string, std::set<std::string>> MODES = {
     {"generating text", {"-p", "-f", "--ids", "--decoder-ids", "--print-ids", "--stop", "-n", "-t", "--top-k", "--top-p", "--min-p",
                             "--repeat-penalty", "-s"}},
@@ -150,6 +160,8 @@ Options parse(int argc, char** argv) {
         else if (name == "--repeat-penalty") o.sampler.repeat_penalty = number<float>(name, value(), 0.01f, 100);
         else if (name == "-s") o.sampler.seed = number<uint64_t>(name, value(), 0, std::numeric_limits<uint64_t>::max()), o.seeded = true;
         else if (name == "-c") o.session.context = number<uint32_t>(name, value(), 1, many);
+        else if (name == "--exact-cache") o.session.exact_cache = true;
+        else if (name == "--positions") o.session.positions = positions(name, value());
         else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
         else throw UsageError("unknown switch " + name + " (--help lists them)");
         if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
@@ -158,7 +170,7 @@ Options parse(int argc, char** argv) {
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)
-        if (name != o.mode && name != "-c" && name != "-j" && !allowed.count(name)) throw UsageError(name + " does not go with " + o.mode);
+        if (name != o.mode && !EVERYWHERE.count(name) && !allowed.count(name)) throw UsageError(name + " does not go with " + o.mode);
     if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) throw UsageError("-p, -f and --ids exclude each other");
     for (const std::string& stop : o.stops)
         if (stop.empty()) throw UsageError("--stop: the text is empty");
