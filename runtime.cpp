@@ -1059,8 +1059,8 @@ private:
         });
     }
     void norm(const float* from, size_t n, const NormWeights& nw, float* to) const { k.norm(from, n, h.norm, h.norm_eps, nw, to); }
-    void ready(Activations& a, size_t row, size_t cols) { // a row is complete: here is its int8 twin
-        if (w.quantized) k.quantize(a.row(row), cols, a.q.data() + row * a.blocks * BLOCK, a.scale.data() + row * a.blocks);
+    void ready(Activations& a, size_t row, size_t cols, size_t first = 0) { // a row, or a part of one that begins a block, is complete: here is its int8 twin
+        if (w.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + row * a.blocks * BLOCK + first, a.scale.data() + row * a.blocks + first / BLOCK);
     }
     void matmul(const Matrix& m, Activations& in, size_t n, float* out, size_t stride, const float* bias, Worker& me, const uint32_t* range = nullptr) {
         const size_t fours = (m.panels() + 3) / 4, parts = std::min<size_t>(fours, me.threads() == 1 ? 1 : 4 * me.threads()); // panels go by fours through the kernel
@@ -1385,9 +1385,11 @@ void Session::State::ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& 
 void Session::State::feed_forward(const FeedForward& f, Activations& in, size_t n, float* out, Worker& me, const uint32_t* range) {
     const size_t hidden = f.down.cols;
     matmul(f.up, in, n, ff.f.data(), ff.width, f.up_bias, me, range);
-    each_row(n, me, [&](size_t t) {
-        k.activate(ff.row(t), hidden, h.activation, h.gated ? ff.row(t) + hidden : nullptr);
-        ready(ff, t, hidden);
+    const size_t slice = 8 * BLOCK, slices = range || n >= me.threads() ? 1 : (hidden + slice - 1) / slice; // fewer rows than threads: they share a row
+    each_row(n * slices, me, [&](size_t i) {
+        const size_t t = i / slices, first = i % slices * slice, cols = slices == 1 ? hidden : std::min(slice, hidden - first);
+        k.activate(ff.row(t) + first, cols, h.activation, h.gated ? ff.row(t) + hidden + first : nullptr);
+        ready(ff, t, cols, first);
     }, range);
     matmul(f.down, ff, n, out, h.dim, f.down_bias, me, range);
 }

@@ -133,10 +133,14 @@ def reference(model, n, seed=0):
 
 
 def defaults(model):
-    """Keys of the configuration that could as well be missing."""
-    config = json.loads(model.config.to_json_string())
-    same = lambda key: model.config_class.from_dict({k: v for k, v in config.items() if k != key}).to_dict().get(key) == config[key]
-    return [key for key in config if key not in ("model_type", "architectures") and same(key)]
+    """Keys of the configuration that could as well be missing, all of them."""
+    config, left_out = json.loads(model.config.to_json_string()), []
+    for key in config:
+        sparse = {k: v for k, v in config.items() if k not in (*left_out, key)}
+        try: same = json.loads(model.config_class.from_dict(sparse).to_json_string()) == config
+        except ValueError: same = False
+        if same and key != "model_type": left_out.append(key)
+    return left_out
 
 
 def write(folder, model, ref, logits):
