@@ -60,20 +60,20 @@ size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // ---- kernels: what each instruction set offers --------------------------------------------------------------------
 
-// A row of activations in int8: 32 columns share the scale d; sum = the quantised values' sum.
+// A row of activations in int8, by blocks of 32 columns as in q8 and q4. Each half has a scale of its own, for these have outliers.
 struct BlockScale {
-    float d;
-    float d_sum;
-    int32_t sum;
+    float d[2];
+    int32_t sum_128[2]; // -128 times the sum of the half's quantised values
+    float d_sum;    // of what they stand for
 };
 
 // Rows of activations that go into a matrix: floats, and for q8 and q4 weights the same in int8.
 struct Rows {
     const float* f;
     size_t stride; // floats from row to row
-    const int8_t* q;
-    const BlockScale* scale;
-    size_t blocks; // from row to row
+    const int8_t* q;          // [blocks, step, 32]: a block of all rows, then the next
+    const BlockScale* scale;  // [blocks, step]
+    size_t step;
 };
 
 struct Matrix { // [rows, cols] in panels; null data: the model has none
@@ -118,7 +118,7 @@ struct Kernels {
     void (*to_half)(const float* x, size_t n, uint16_t* y);             // to nearest, even
     void (*norm)(const float* x, size_t n, uint32_t kind, float eps, const NormWeights& w, float* y); // y may be x
     void (*activate)(float* x, size_t n, uint32_t activation, const float* times);                    // x = act(x) (* times)
-    void (*quantize)(const float* x, size_t n, int8_t* q, BlockScale* scale);
+    void (*quantize)(const float* x, size_t n, int8_t* q, BlockScale* scale, size_t step); // a row of Rows
 };
 
 float half_to_float(uint16_t h) {
@@ -851,7 +851,7 @@ public:
         size_ = n;
         data_ = reinterpret_cast<T*>(memory_.get() + (64 - reinterpret_cast<uintptr_t>(memory_.get()) % 64) % 64);
     }
-    T* data() { return data_; }
+    T* data() const { return data_; }
     size_t size() const { return size_; }
 
 private:
@@ -866,11 +866,14 @@ struct Activations {
     Buffer<float> f;
     Buffer<int8_t> q;
     Buffer<BlockScale> scale;
-    size_t width = 0, blocks = 0;
-    void resize(size_t rows, size_t new_width) {
-        width = new_width, blocks = (width + BLOCK - 1) / BLOCK;
+    size_t width = 0, rows = 0;
+    void resize(size_t new_rows, size_t new_width) {
+        width = new_width, rows = new_rows;
+        const size_t blocks = (width + BLOCK - 1) / BLOCK;
         f.resize(rows * width), q.resize(rows * blocks * BLOCK), scale.resize(rows * blocks);
     }
+    // From row first on.
+    Rows from(size_t first) const { return {f.data() + first * width, width, q.data() + first * BLOCK, scale.data() + first, rows}; }
     float* row(size_t i) { return f.data() + i * width; }
 };
 
@@ -1005,7 +1008,7 @@ struct Session::State {
     // activations, a row a token: residual stream, a sublayer's input, attention's result, feed-forward's inside, the scores' input
     Activations x, normed, attn, ff, head_in;
     Buffer<float> qkv, sub, hidden, scores; // sub: what a sublayer adds to x
-    Activations q_compressed, q_plain, found, gathered; // latent attention (the last three a row a head); an expert's tokens
+    Activations q_compressed, q_plain, found, gathered; // latent attention (q_plain and found: [n_heads, n, ...]); an expert's tokens
     Buffer<float> q_latent, routes, expert_out;
     Buffer<uint32_t> routed;                // [n, n_experts_used] tokens by expert, then where each expert's begin
     Buffer<float> parts;                    // of attention's results: a span of keys each, [n, n_heads, value_dim + 2]
@@ -1039,7 +1042,7 @@ private:
     void attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
     void latent_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
     void cross_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
-    void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, Worker& me);
+    void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me);
     void attention_out(const Attention& a, size_t n, Worker& me);
     void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me);
     void remember_source(const Layer& l, LayerCache& c, size_t n, Worker& me);
@@ -1060,14 +1063,14 @@ private:
     }
     void norm(const float* from, size_t n, const NormWeights& nw, float* to) const { k.norm(from, n, h.norm, h.norm_eps, nw, to); }
     void ready(Activations& a, size_t row, size_t cols, size_t first = 0) { // a row, or a part of one that begins a block, is complete: here is its int8 twin
-        if (w.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + row * a.blocks * BLOCK + first, a.scale.data() + row * a.blocks + first / BLOCK);
+        const size_t at = first / BLOCK * a.rows + row;
+        if (w.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + at * BLOCK, a.scale.data() + at, a.rows);
     }
     void matmul(const Matrix& m, Activations& in, size_t n, float* out, size_t stride, const float* bias, Worker& me, const uint32_t* range = nullptr) {
         const size_t fours = (m.panels() + 3) / 4, parts = std::min<size_t>(fours, me.threads() == 1 ? 1 : 4 * me.threads()); // panels go by fours through the kernel
         me.share(parts, [&](size_t i) {
-            const Rows rows = {in.f.data(), in.width, in.q.data(), in.scale.data(), in.blocks};
             const size_t count = range ? range[1] - range[0] : n, end = std::min<size_t>(m.panels(), fours * (i + 1) / parts * 4);
-            k.matmul(m, uint32_t(fours * i / parts * 4), uint32_t(end), rows, count, out, stride, bias, 0);
+            k.matmul(m, uint32_t(fours * i / parts * 4), uint32_t(end), in.from(0), count, out, stride, bias, 0);
         });
     }
     static Matrix nth(const Matrix& m, size_t i) {
@@ -1220,7 +1223,7 @@ static void join(float* out, const float* other, size_t n) {
 
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
 // The work is cut by head and tile of queries, and where these are few, by spans of keys.
-void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, Worker& me) {
+void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me) {
     const bool latent = h.kv_lora_rank && !is_cross, causal = p.stack.causal && !is_cross;
     const size_t kv_heads = latent ? 1 : h.n_kv_heads, group = h.n_heads / kv_heads;
     const size_t key_dim = latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim, value_dim = latent ? h.kv_lora_rank : h.v_head_dim, padded = round_up(value_dim, PANEL);
@@ -1237,7 +1240,8 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
     auto finish = [&](size_t row) {
         float* sum = part(0, row);
         for (size_t i = 1; i < splits; i++) join(sum, part(i, row), padded);
-        for (size_t i = 0; i < value_dim; i++) out[row * value_dim + i] = sum[i] / sum[padded + 1];
+        float* to = out + row / h.n_heads * token_stride + row % h.n_heads * head_stride;
+        for (size_t i = 0; i < value_dim; i++) to[i] = sum[i] / sum[padded + 1];
     };
     Scratch& s = scratch[me.id];
     me.share(kv_heads * tiles * splits, [&](size_t item) {
@@ -1295,17 +1299,13 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Wor
         for (size_t i = 0; rope != NO_ROPE && i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[rope].data() + t * h.rope[rope].dim, h.rope[rope]);
         for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
     });
-    attend(p, l, c, qkv.data(), width, false, attn.f.data(), me);
+    attend(p, l, c, qkv.data(), width, false, attn.f.data(), attn.width, h.v_head_dim, me);
     attention_out(a, p.n, me);
 }
 
-// One matrix a head: in [n, heads, cols] -> out [n, heads, rows], heads head_stride apart.
+// One matrix a head: in [heads, n, cols] -> out [n, heads, rows], heads head_stride apart.
 void Session::State::multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, Worker& me) {
-    const size_t heads = h.n_heads;
-    me.share(heads, [&](size_t i) {
-        const Rows rows = {in.row(i), in.width * heads, in.q.data() + i * in.blocks * BLOCK, in.scale.data() + i * in.blocks, in.blocks * heads};
-        k.matmul(nth(first, i), 0, first.panels(), rows, n, out + i * head_stride, heads * head_stride, nullptr, 0);
-    });
+    me.share(h.n_heads, [&](size_t i) { k.matmul(nth(first, i), 0, first.panels(), in.from(i * n), n, out + i * head_stride, h.n_heads * head_stride, nullptr, 0); });
 }
 
 // Latent attention (DeepSeek-V2, 2.1): the cache holds one compressed vector and one rotary key a token; queries are taken to the
@@ -1331,16 +1331,16 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
         const bool rotary = h.positions == POSITIONS_ROTARY;
         if (rotary) rotate(key + rank, cs, r);
         remember(c, 0, p.start + t, key, key_dim, nullptr, 0, me);
-        for (size_t i = t * h.n_heads; i < (t + 1) * h.n_heads; i++) {
-            float* query = qs + i * h.head_dim;
+        for (size_t i = 0; i < h.n_heads; i++) {
+            float* query = qs + (t * h.n_heads + i) * h.head_dim;
             if (rotary) rotate(query + plain, cs, r);
-            memcpy(q_latent.data() + i * key_dim + rank, query + plain, r.dim * 4);
-            memcpy(q_plain.row(i), query, plain * 4);
-            ready(q_plain, i, plain);
+            memcpy(q_latent.data() + (t * h.n_heads + i) * key_dim + rank, query + plain, r.dim * 4);
+            memcpy(q_plain.row(i * p.n + t), query, plain * 4);
+            ready(q_plain, i * p.n + t, plain);
         }
     });
     multiply_heads(a.k_b, q_plain, p.n, q_latent.data(), key_dim, me);
-    attend(p, l, c, q_latent.data(), h.n_heads * key_dim, false, found.f.data(), me);
+    attend(p, l, c, q_latent.data(), h.n_heads * key_dim, false, found.f.data(), rank, p.n * rank, me);
     each_row(p.n * h.n_heads, me, [&](size_t i) { ready(found, i, rank); });
     multiply_heads(a.v_b, found, p.n, attn.f.data(), h.v_head_dim, me);
     attention_out(a, p.n, me);
@@ -1358,7 +1358,7 @@ void Session::State::remember_source(const Layer& l, LayerCache& c, size_t n, Wo
 
 void Session::State::cross_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
     matmul(l.cross.qkv, normed, p.n, qkv.data(), l.cross.qkv.rows, l.cross.qkv_bias, me);
-    attend(p, l, c, qkv.data(), l.cross.qkv.rows, true, attn.f.data(), me);
+    attend(p, l, c, qkv.data(), l.cross.qkv.rows, true, attn.f.data(), attn.width, h.v_head_dim, me);
     attention_out(l.cross, p.n, me);
 }
 
@@ -1407,10 +1407,13 @@ static void route(const Header& h, const float* bias, float* scores) {
         for (size_t e = 0; e < n; e++) scores[e] = 1 / (1 + std::exp(-scores[e]));
     std::vector<float> choice(scores, scores + n), group(h.n_groups), weight(n, 0.f);
     for (size_t e = 0; bias && e < n; e++) choice[e] += bias[e];
-    auto take_best = [](std::vector<float>& v) {
-        const size_t best = size_t(std::max_element(v.begin(), v.end()) - v.begin());
-        v[best] = -INFINITY;
-        return best;
+    auto best = [](const std::vector<float>& v, size_t count) { // the places of the largest; of equal ones those that PyTorch's topk takes
+        std::vector<uint32_t> places(v.size());
+        for (size_t i = 0; i < v.size(); i++) places[i] = uint32_t(i);
+        auto larger = [&](uint32_t a, uint32_t b) { return (std::isnan(v[a]) && !std::isnan(v[b])) || v[a] > v[b]; };
+        std::nth_element(places.begin(), places.begin() + ptrdiff_t(count) - 1, places.end(), larger);
+        places.resize(count);
+        return places;
     };
     if (h.n_groups > 1) {
         for (size_t g = 0; g < h.n_groups; g++) {
@@ -1419,15 +1422,12 @@ static void route(const Header& h, const float* bias, float* scores) {
             group[g] = in[0] + (h.group_score == GROUP_TOP2 && per_group > 1 ? in[1] : 0);
         }
         std::vector<char> kept(h.n_groups, 0);
-        for (size_t i = 0; i < h.n_groups_used; i++) kept[take_best(group)] = 1;
+        for (uint32_t g : best(group, h.n_groups_used)) kept[g] = 1;
         for (size_t e = 0; e < n; e++)
             if (!kept[e / per_group]) choice[e] = 0;
     }
     float sum = 0;
-    for (size_t i = 0; i < h.n_experts_used; i++) {
-        const size_t e = take_best(choice);
-        sum += weight[e] = scores[e];
-    }
+    for (uint32_t e : best(choice, h.n_experts_used)) sum += weight[e] = scores[e];
     const float scale = h.router_scale / (h.router_norm ? sum + 1e-20f : 1);
     for (size_t e = 0; e < n; e++) scores[e] = weight[e] * scale;
 }
@@ -1912,7 +1912,7 @@ INLINE float largest(Floats x) {
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_movehdup_ps(t)));
 }
 struct Ints { __m256i a, b; };   // 16 sums of 32 bits
-struct IntsU4 { __m256i a, b; }; // 16 pairs of sums of 16 bits: a block's 8 steps of 2 x 15 x 127 fit
+struct IntsU4 { __m256i a, b; }; // 16 pairs of sums of 16 bits: 4 steps of 2 x 15 x 127 fit
 struct Bytes { __m256i a, b; };
 INLINE __m256i load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 INLINE __m256i low_half(__m256i x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
@@ -1974,7 +1974,7 @@ struct Ints { __m512i v; };
 using IntsU4 = Ints;
 struct Bytes { __m512i v; };
 INLINE Ints zero_u4() { return {_mm512_setzero_si512()}; }
-INLINE Ints start_s8(int32_t sum) { return {_mm512_set1_epi32(-128 * sum)}; } // weights go in as q + 128
+INLINE Ints start_s8(int32_t sum_128) { return {_mm512_set1_epi32(sum_128)}; } // weights go in as q + 128
 INLINE Bytes load_low(const uint8_t* p) { return {_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15))}; }
 INLINE Bytes load_high(const uint8_t* p) { return {_mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(p), 4), _mm512_set1_epi8(15))}; }
 INLINE Bytes load_s8(const uint8_t* p) { return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128))}; }
@@ -2052,24 +2052,30 @@ template <class W> struct FloatTile {
         }
     }
 };
+// Columns 16 h .. 16 h + 15 of a block are its half h.
 struct Q8Tile {
     template <int P, int T> INLINE static void run(const uint8_t* w, size_t panel_bytes, size_t cols, const Rows& x, size_t t, Floats (&y)[T][P]) {
         for (size_t b = 0; b < (cols + BLOCK - 1) / BLOCK; b++) {
+            const BlockScale* scale = x.scale + b * x.step + t;
+            const int8_t* q = x.q + (b * x.step + t) * BLOCK;
 #pragma GCC unroll 4
             for (int p = 0; p < P; p++) {
                 const uint8_t* block = w + size_t(p) * panel_bytes + b * (PANEL * 2 + PANEL * BLOCK);
-                Ints s[T];
-#pragma GCC unroll 8
-                for (int i = 0; i < T; i++) s[i] = start_s8(x.scale[(t + size_t(i)) * x.blocks + b].sum);
-#pragma GCC unroll 8
-                for (size_t g = 0; g < 8; g++) {
-                    const Bytes v = load_s8(block + PANEL * 2 + 64 * g);
-#pragma GCC unroll 8
-                    for (int i = 0; i < T; i++) s[i] = dot_s8(s[i], v, x.q + ((t + size_t(i)) * x.blocks + b) * BLOCK + 4 * g);
-                }
                 const Floats d = load_f16(block);
+#pragma GCC unroll 2
+                for (size_t half = 0; half < 2; half++) {
+                    Ints s[T];
 #pragma GCC unroll 8
-                for (int i = 0; i < T; i++) y[i][p] = fma(floats(s[i]), mul(d, set(x.scale[(t + size_t(i)) * x.blocks + b].d)), y[i][p]);
+                    for (size_t i = 0; i < T; i++) s[i] = start_s8(scale[i].sum_128[half]);
+#pragma GCC unroll 4
+                    for (size_t g = 4 * half; g < 4 * half + 4; g++) {
+                        const Bytes v = load_s8(block + PANEL * 2 + 64 * g);
+#pragma GCC unroll 8
+                        for (size_t i = 0; i < T; i++) s[i] = dot_s8(s[i], v, q + i * BLOCK + 4 * g);
+                    }
+#pragma GCC unroll 8
+                    for (size_t i = 0; i < T; i++) y[i][p] = fma(floats(s[i]), mul(d, set(scale[i].d[half])), y[i][p]);
+                }
             }
         }
     }
@@ -2077,27 +2083,28 @@ struct Q8Tile {
 struct Q4Tile {
     template <int P, int T> INLINE static void run(const uint8_t* w, size_t panel_bytes, size_t cols, const Rows& x, size_t t, Floats (&y)[T][P]) {
         for (size_t b = 0; b < (cols + BLOCK - 1) / BLOCK; b++) {
+            const BlockScale* scale = x.scale + b * x.step + t;
+            const int8_t* q = x.q + (b * x.step + t) * BLOCK;
 #pragma GCC unroll 4
             for (int p = 0; p < P; p++) {
                 const uint8_t* block = w + size_t(p) * panel_bytes + b * (PANEL * 4 + PANEL * BLOCK / 2);
-                IntsU4 s[T];
-#pragma GCC unroll 8
-                for (int i = 0; i < T; i++) s[i] = zero_u4();
-#pragma GCC unroll 4
-                for (size_t g = 0; g < 4; g++) {
-                    const Bytes low = load_low(block + PANEL * 4 + 64 * g), high = load_high(block + PANEL * 4 + 64 * g);
-#pragma GCC unroll 8
-                    for (int i = 0; i < T; i++) {
-                        const int8_t* q = x.q + ((t + size_t(i)) * x.blocks + b) * BLOCK + 4 * g;
-                        s[i] = dot_u4(dot_u4(s[i], low, q), high, q + 16);
-                    }
-                }
                 const Floats d = load_f16(block), m = load_f16(block + PANEL * 2);
+#pragma GCC unroll 2
+                for (size_t half = 0; half < 2; half++) {
+                    IntsU4 s[T];
 #pragma GCC unroll 8
-                for (int i = 0; i < T; i++) {
-                    const BlockScale& scale = x.scale[(t + size_t(i)) * x.blocks + b];
-                    y[i][p] = fma(m, set(scale.d_sum), fma(floats(s[i]), mul(d, set(scale.d)), y[i][p]));
+                    for (size_t i = 0; i < T; i++) s[i] = zero_u4();
+#pragma GCC unroll 4
+                    for (size_t g = 0; g < 4; g++) {
+                        const Bytes v = half ? load_high(block + PANEL * 4 + 64 * g) : load_low(block + PANEL * 4 + 64 * g);
+#pragma GCC unroll 8
+                        for (size_t i = 0; i < T; i++) s[i] = dot_u4(s[i], v, q + i * BLOCK + 16 * half + 4 * g);
+                    }
+#pragma GCC unroll 8
+                    for (size_t i = 0; i < T; i++) y[i][p] = fma(floats(s[i]), mul(d, set(scale[i].d[half])), y[i][p]);
                 }
+#pragma GCC unroll 8
+                for (size_t i = 0; i < T; i++) y[i][p] = fma(m, set(scale[i].d_sum), y[i][p]);
             }
         }
     }
@@ -2272,17 +2279,18 @@ LOCUS_TARGET void activate(float* x, size_t n, uint32_t kind, const float* times
     store_part(x + whole, times ? mul(a, load_part(times + whole, part)) : a, part);
 }
 
-LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scale) {
-    for (size_t b = 0; b * BLOCK < n; b++, q += BLOCK) {
-        const size_t left = n - b * BLOCK;
-        const float* in = x + b * BLOCK;
-        Floats low = left >= PANEL ? load(in) : load_part(in, left), high = left >= BLOCK ? load(in + PANEL) : left > PANEL ? load_part(in + PANEL, left - PANEL) : set(0);
-        const float most = largest(max(abs(low), abs(high))), d = most / 127;
-        const Floats inverse = set(most >= 1e-30f && most < INFINITY ? 127 / most : 0); // a row of nothing, or of infinities, is zeros
-        low = round(mul(low, inverse)), high = round(mul(high, inverse));
-        store_s8(q, low), store_s8(q + PANEL, high);
-        const float total = sum(add(low, high));
-        scale[b] = {d, d * total, int32_t(total)};
+LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scale, size_t step) {
+    for (size_t at = 0; at < n; at += BLOCK, q += step * BLOCK, scale += step) {
+        scale->d_sum = 0;
+        for (size_t half = 0; half < 2; half++) {
+            const size_t i = at + half * PANEL;
+            const Floats in = i + PANEL <= n ? load(x + i) : i < n ? load_part(x + i, n - i) : set(0);
+            const float most = largest(abs(in)), d = most / 127;
+            const Floats whole = round(mul(in, set(most >= 1e-30f && most < INFINITY ? 127 / most : 0))); // nothing, or infinities: zeros
+            store_s8(q + half * PANEL, whole);
+            const float total = sum(whole);
+            scale->d[half] = d, scale->sum_128[half] = -128 * int32_t(total), scale->d_sum += d * total;
+        }
     }
 }
 

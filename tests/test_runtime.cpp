@@ -46,9 +46,8 @@ struct Packed {
 struct Inputs {
     Inputs(const Kernels& k, size_t n, size_t cols, const std::vector<float>& values, size_t misalign) : f(n * cols + misalign), q(n * ((cols + 31) / 32) * 32 + misalign), scale(n * ((cols + 31) / 32)) {
         std::copy(values.begin(), values.end(), f.begin() + ptrdiff_t(misalign));
-        const size_t blocks = (cols + 31) / 32;
-        for (size_t t = 0; t < n; t++) k.quantize(f.data() + misalign + t * cols, cols, q.data() + misalign + t * blocks * 32, scale.data() + t * blocks);
-        rows = {f.data() + misalign, cols, q.data() + misalign, scale.data(), blocks};
+        for (size_t t = 0; t < n; t++) k.quantize(f.data() + misalign + t * cols, cols, q.data() + misalign + t * 32, scale.data() + t, n);
+        rows = {f.data() + misalign, cols, q.data() + misalign, scale.data(), n};
     }
     std::vector<float> f;
     std::vector<int8_t> q;
@@ -62,8 +61,8 @@ double exact(const Matrix& w, const Rows& x, size_t row, size_t t) {
     copy_row(w, row, weights.data());
     double sum = 0;
     for (size_t c = 0; c < w.cols; c++) {
-        const size_t b = t * x.blocks + c / 32;
-        const double a = w.type == TYPE_Q8 || w.type == TYPE_Q4 ? double(x.scale[b].d) * x.q[b * 32 + c % 32] : double(x.f[t * x.stride + c]);
+        const size_t b = c / 32 * x.step + t;
+        const double a = w.type == TYPE_Q8 || w.type == TYPE_Q4 ? double(x.scale[b].d[c % 32 / 16]) * x.q[b * 32 + c % 32] : double(x.f[t * x.stride + c]);
         sum += double(weights[c]) * a;
     }
     return sum;
@@ -156,8 +155,8 @@ TEST_CASE("norms, activations and int8 rows give what their formulas give") {
                 }
             std::vector<int8_t> q(128);
             std::vector<BlockScale> s(4);
-            k->quantize(x.data(), n, q.data(), s.data());
-            for (size_t i = 0; i < n; i++) CHECK(std::abs(s[i / 32].d * q[i] - x[i]) <= s[i / 32].d * 0.501);
+            k->quantize(x.data(), n, q.data(), s.data(), 1);
+            for (size_t i = 0; i < n; i++) CHECK(std::abs(s[i / 32].d[i % 32 / 16] * q[i] - x[i]) <= s[i / 32].d[i % 32 / 16] * 0.501);
             for (size_t i = n; i < round_up(n, 32); i++) CHECK(q[i] == 0);
         }
 }
@@ -167,9 +166,9 @@ TEST_CASE("a row of zeros, and rows with infinities, quantise to something finit
         std::vector<int8_t> q(32);
         BlockScale s;
         for (float v : {0.f, 1e-45f, 3e38f}) {
-            k->quantize(std::vector<float>(32, v).data(), 32, q.data(), &s);
-            CHECK(std::isfinite(s.d * q[0]));
-            CHECK(s.sum == 32 * q[0]);
+            k->quantize(std::vector<float>(32, v).data(), 32, q.data(), &s, 1);
+            CHECK(std::isfinite(s.d[0] * q[0]));
+            CHECK(s.sum_128[1] == -128 * 16 * q[31]);
         }
     }
 }

@@ -436,6 +436,7 @@ def deepseek(c, interleaved, **fields):
     c.only("mlp_bias", False)
     c.only("moe_layer_freq", 1)
     nope, turning = c.int("qk_nope_head_dim", most=8192), c.int("qk_rope_head_dim", most=8192)
+    c.only("head_dim", turning)
     h = dict(sizes(c, head_dim=1), head_dim=nope + turning, v_head_dim=c.int("v_head_dim", most=8192), hidden_dim=c.int("intermediate_size"), gated=1,
              context=c.int("max_position_embeddings", most=LONG), activation=c.activation("hidden_act"), norm_eps=c.real("rms_norm_eps", 1e-6, 0, 1), latent_norm_eps=1e-6,
              head=tied(c, False), positions=E.POSITIONS_ROTARY, q_lora_rank=c.int("q_lora_rank", 0), kv_lora_rank=c.int("kv_lora_rank"))
@@ -461,6 +462,7 @@ def groups(c, n_experts):
 
 def deepseek_v2(c):
     c.only("topk_method", "greedy", "group_limited_greedy")
+    c.assume(n_shared_experts=2)
     m = deepseek(c, 1)
     if c.text("topk_method", "greedy") == "group_limited_greedy": m.h.update(groups(c, m.h["n_experts"]))
     return m
@@ -468,7 +470,7 @@ def deepseek_v2(c):
 
 def deepseek_v3(c):
     c.only("topk_method", "noaux_tc")
-    c.assume(routed_scaling_factor=2.5)
+    c.assume(routed_scaling_factor=2.5, n_shared_experts=1, first_k_dense_replace=3)
     c.only("scoring_func", "sigmoid")
     m = deepseek(c, c.flag("rope_interleave", True), router=E.ROUTER_SIGMOID, router_bias=1, router_norm=c.flag("norm_topk_prob", True), group_score=E.GROUP_TOP2)
     m.h.update(groups(c, m.h["n_experts"]))
@@ -520,6 +522,7 @@ def openai_gpt(c):
     table = dict(GPT2, embed="tokens_embed", embed_positions="positions_embed")
     m = gpt_like(c, table, act="afn", acts=acts, norm_place=E.NORM_POST, final_norm=0, head=tied(c, True), hidden_dim=4 * c.int("n_embd"), **learned(c))
     m.transposed = True
+    m.skip.append("position_ids")
     return m
 
 
@@ -628,6 +631,7 @@ def opt(c):
 def xglm(c):
     dim = c.int("d_model")
     if dim % 2 or dim < 4: c.refuse("d_model", "an even number")
+    c.only("pad_token_id", 0, 1)  # the table of positions has a row of zeros there; its first used row is the third
     m = gpt_like(c, FAIRSEQ, "model.", "d_model", "num_layers", "attention_heads", eps=None, head=tied(c, True), hidden_dim=c.int("ffn_dim"),
                  embed_scale=dim ** 0.5 if c.flag("scale_embedding", True) else 1.0, context=c.int("max_position_embeddings", most=LONG),
                  positions=E.POSITIONS_SINUSOIDAL, sinusoid=E.SINUSOID_FAIRSEQ, position_offset=2)
@@ -731,13 +735,13 @@ def marian(c):
 
 def t5(c):
     kind = c.text("feed_forward_proj", "relu")
-    gated, act = int(kind.startswith("gated-")), kind[6:] if kind.startswith("gated-") else kind
-    act = "gelu_new" if kind == "gated-gelu" else act
+    gated, act = kind.startswith("gated-"), "gelu_new" if kind == "gated-gelu" else kind.replace("gated-", "", 1)
     if act not in ACTIVATIONS: c.refuse("feed_forward_proj", "[gated-] and one of " + ", ".join(sorted(ACTIVATIONS)))
+    gated, act = c.flag("is_gated_act", gated), c.activation("dense_act_fn", act)  # which say the same in their own way, and count
     dim, heads, layers = c.int("d_model"), c.int("num_heads", most=4096), c.int("num_layers", most=1024)
     head, buckets = tied(c, True), c.int("relative_attention_num_buckets", 32, 4, 65536)
     m = Model(t5_names("decoder", 2), dim=dim, n_heads=heads, head_dim=c.int("d_kv", most=8192), n_layers=c.int("num_decoder_layers", layers, most=1024), n_encoder_layers=layers,
-              vocab_size=c.int("vocab_size", most=BIG), hidden_dim=c.int("d_ff"), context=c.int("n_positions", 512, most=LONG), activation=ACTIVATIONS[act], gated=gated,
+              vocab_size=c.int("vocab_size", most=BIG), hidden_dim=c.int("d_ff"), context=c.int("n_positions", 512, most=LONG), activation=act, gated=gated,
               norm_eps=c.real("layer_norm_epsilon", 1e-6, 0, 1), positions=E.POSITIONS_RELATIVE, relative_buckets=buckets,
               relative_max=c.int("relative_attention_max_distance", 128, buckets // 2 + 1, BIG), head=head, logit_scale=dim ** -0.5 if head == E.HEAD_TIED else 1.0,
               decoder_start=c.int("decoder_start_token_id", 0, 0, BIG))
