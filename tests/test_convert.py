@@ -481,8 +481,20 @@ class Refusals(Case):
                 ({"hidden_size": 1e9}, "hidden_size is 1000000000.0"), ({"hidden_size": "40"}, "hidden_size is '40'"), ({"vocab_size": None}, "vocab_size is missing"), ({"head_dim": 7}, "7 of 7 dimensions"),
                 ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"), ({"attention_bias": "yes"}, "attention_bias is 'yes'"), ({"attention_bias": True}, "q_proj.bias", "missing"),
                 ({"num_hidden_layers": 2}, "layers.1.input_layernorm.weight", "missing"), ({"vocab_size": 20}, "embed_tokens.weight", "[19, 40], expected [20, 40]"),
-                ({"tie_word_embeddings": 5}, "tie_word_embeddings is 5"), ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm is True"), ({"rope_theta": 0}, "rope_theta is 0")):
+                ({"tie_word_embeddings": 5}, "tie_word_embeddings is 5"), ({"rope_theta": 0}, "rope_theta is 0")):
             with self.subTest(change): self.refused(self.folder(dict(LLAMA, **change), tensors), *parts)
+
+    def test_what_other_families_ask_for(self):
+        bloom = {"model_type": "bloom", "hidden_size": 24, "n_layer": 1, "n_head": 3, "vocab_size": 19}
+        mpt = {"model_type": "mpt", "d_model": 24, "n_layers": 1, "n_heads": 3, "vocab_size": 19, "max_seq_len": 64}
+        xglm = {"model_type": "xglm", "d_model": 24, "num_layers": 1, "attention_heads": 3, "ffn_dim": 19, "vocab_size": 19, "max_position_embeddings": 64, "activation_function": "gelu"}
+        bert = {"model_type": "bert", "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 19, "vocab_size": 19, "max_position_embeddings": 64, "hidden_act": "gelu",
+                "position_embedding_type": "relative_key"}
+        for config, part in (
+                (dict(bloom, apply_residual_connection_post_layernorm=True), "apply_residual_connection_post_layernorm is True"),
+                (dict(bloom, pretraining_tp=2, slow_but_exact=True), "slow_but_exact is True"), (dict(mpt, attn_config={"alibi_bias_max": 5}), "alibi_bias_max is 5"),
+                (dict(mpt, attn_config={"clip_qkv": 6.0}), "clip_qkv is 6.0"), (dict(xglm, pad_token_id=2), "pad_token_id is 2"), (bert, "position_embedding_type is 'relative_key'")):
+            with self.subTest(part): self.refused(self.folder(config, llama_tensors()), part)
 
     def test_tensors(self):
         t = llama_tensors()

@@ -51,7 +51,7 @@ other      --tokenize         token ids of the text
            -c CONTEXT         most tokens held (default: the model's, at most 8192)
            -j THREADS         (default: the processor's cores)
            --exact-cache      keys and values in f32 also where the weights are not
-           --positions WHAT   for experiments: none, sinusoidal, rotary or alibi, whatever the model was trained with
+           --positions WHAT   for experiments: none, sinusoidal, rotary or alibi
            --help  --version
 )";
 
