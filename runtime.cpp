@@ -1010,7 +1010,7 @@ struct Session::State {
     Buffer<float> qkv, sub, hidden, scores; // sub: what a sublayer adds to x
     Activations q_compressed, q_plain, found, gathered; // latent attention (q_plain and found: [n_heads, n, ...]); an expert's tokens
     Buffer<float> q_latent, routes, expert_out;
-    Buffer<uint32_t> routed;                // [n, n_experts_used] tokens by expert, then where each expert's begin
+    Buffer<uint32_t> routed;                // [n, n_experts_used] experts by token, as many tokens by expert, and where each expert's begin
     Buffer<float> parts;                    // of attention's results: a span of keys each, [n, n_heads, value_dim + 2]
     Buffer<float> cos_sin[2];               // [n, rope dim] of Header.rope: cosines, then sines
     std::vector<float> frequencies[2];
@@ -1022,6 +1022,8 @@ struct Session::State {
         std::vector<float> slope;
         std::vector<const float*> bias;
         std::vector<uint16_t> half;
+        std::vector<float> choice;
+        std::vector<uint32_t> places;
     };
     std::vector<Scratch> scratch;         // a thread
 
@@ -1135,7 +1137,8 @@ void Session::State::reserve(size_t n, size_t keys) {
         q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, h.kv_lora_rank);
         q_latent.resize(n * h.n_heads * latent);
     }
-    if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim), routed.resize(n * h.n_experts_used + h.n_experts + 1);
+    if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim), routed.resize(2 * n * h.n_experts_used + h.n_experts + 1);
+    for (Scratch& s : scratch) s.choice.resize(h.n_experts), s.places.resize(h.n_experts);
     for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
     if (!w.attn_width) return;
     const size_t rows = std::max<size_t>(h.n_heads / kv_heads, ROWS), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
@@ -1394,9 +1397,16 @@ void Session::State::feed_forward(const FeedForward& f, Activations& in, size_t 
     matmul(f.down, ff, n, out, h.dim, f.down_bias, me, range);
 }
 
-// Turns one token's router scores into the weights of its experts, 0 for all that are not used (Shazeer et al. 2017;
-// groups and bias: DeepSeek-V3, 2.1.2).
-static void route(const Header& h, const float* bias, float* scores) {
+// The places of the count largest of n; of equal ones those that PyTorch's topk takes.
+static void find_largest(const float* v, size_t n, size_t count, uint32_t* places) {
+    for (size_t i = 0; i < n; i++) places[i] = uint32_t(i);
+    auto larger = [&](uint32_t a, uint32_t b) { return (std::isnan(v[a]) && !std::isnan(v[b])) || v[a] > v[b]; };
+    std::nth_element(places, places + count - 1, places + n, larger);
+}
+
+// Turns one token's router scores into weights and names its experts (Shazeer et al. 2017; groups and bias: DeepSeek-V3, 2.1.2).
+// Scratch: choice [n_experts], places [n_experts], which begins with the chosen ones in the end.
+static void route(const Header& h, const float* bias, float* scores, float* choice, uint32_t* places) {
     const size_t n = h.n_experts, per_group = n / h.n_groups;
     if (h.router == ROUTER_SOFTMAX) {
         const float most = *std::max_element(scores, scores + n);
@@ -1405,50 +1415,47 @@ static void route(const Header& h, const float* bias, float* scores) {
         for (size_t e = 0; e < n; e++) scores[e] /= sum;
     } else
         for (size_t e = 0; e < n; e++) scores[e] = 1 / (1 + std::exp(-scores[e]));
-    std::vector<float> choice(scores, scores + n), group(h.n_groups), weight(n, 0.f);
-    for (size_t e = 0; bias && e < n; e++) choice[e] += bias[e];
-    auto best = [](const std::vector<float>& v, size_t count) { // the places of the largest; of equal ones those that PyTorch's topk takes
-        std::vector<uint32_t> places(v.size());
-        for (size_t i = 0; i < v.size(); i++) places[i] = uint32_t(i);
-        auto larger = [&](uint32_t a, uint32_t b) { return (std::isnan(v[a]) && !std::isnan(v[b])) || v[a] > v[b]; };
-        std::nth_element(places.begin(), places.begin() + ptrdiff_t(count) - 1, places.end(), larger);
-        places.resize(count);
-        return places;
-    };
     if (h.n_groups > 1) {
         for (size_t g = 0; g < h.n_groups; g++) {
-            std::vector<float> in(choice.begin() + ptrdiff_t(g * per_group), choice.begin() + ptrdiff_t((g + 1) * per_group));
-            std::sort(in.begin(), in.end(), std::greater<float>());
-            group[g] = in[0] + (h.group_score == GROUP_TOP2 && per_group > 1 ? in[1] : 0);
+            float largest = -INFINITY, second = -INFINITY;
+            for (size_t e = g * per_group; e < (g + 1) * per_group; e++) {
+                const float v = scores[e] + (bias ? bias[e] : 0);
+                if (v > largest) second = largest, largest = v;
+                else if (v > second) second = v;
+            }
+            choice[g] = largest + (h.group_score == GROUP_TOP2 && per_group > 1 ? second : 0);
         }
-        std::vector<char> kept(h.n_groups, 0);
-        for (uint32_t g : best(group, h.n_groups_used)) kept[g] = 1;
-        for (size_t e = 0; e < n; e++)
-            if (!kept[e / per_group]) choice[e] = 0;
-    }
+        find_largest(choice, h.n_groups, h.n_groups_used, places);
+        std::fill_n(choice, n, 0.f);
+        for (size_t i = 0; i < h.n_groups_used; i++)
+            for (size_t e = places[i] * per_group; e < (places[i] + 1) * per_group; e++) choice[e] = scores[e] + (bias ? bias[e] : 0);
+    } else
+        for (size_t e = 0; e < n; e++) choice[e] = scores[e] + (bias ? bias[e] : 0);
+    find_largest(choice, n, h.n_experts_used, places);
     float sum = 0;
-    for (uint32_t e : best(choice, h.n_experts_used)) sum += weight[e] = scores[e];
+    for (size_t i = 0; i < h.n_experts_used; i++) sum += scores[places[i]];
     const float scale = h.router_scale / (h.router_norm ? sum + 1e-20f : 1);
-    for (size_t e = 0; e < n; e++) scores[e] = weight[e] * scale;
+    for (size_t i = 0; i < h.n_experts_used; i++) scores[places[i]] *= scale;
 }
 
 // Mixture of experts: each reads the tokens routed to it; their results are added in the experts' order, whatever the batch.
 void Session::State::experts(const Layer& l, size_t n, Worker& me) {
-    const size_t dim = h.dim, all = h.n_experts;
-    uint32_t *tokens = routed.data(), *begin = tokens + n * h.n_experts_used; // tokens by expert; where each expert's begin
+    const size_t dim = h.dim, all = h.n_experts, used = h.n_experts_used;
+    uint32_t *picks = routed.data(), *tokens = picks + n * used, *begin = tokens + n * used;
     matmul(l.router, normed, n, routes.data(), all, nullptr, me);
     each_row(n, me, [&](size_t t) {
-        route(h, l.router_bias, routes.data() + t * all);
+        Scratch& s = scratch[me.id];
+        route(h, l.router_bias, routes.data() + t * all, s.choice.data(), s.places.data());
+        std::copy_n(s.places.data(), used, picks + t * used);
         std::fill_n(sub.data() + t * dim, dim, 0.f);
     });
-    me.share(1, [&](size_t) {
-        uint32_t at = 0;
-        for (size_t e = 0; e < all; e++) {
-            begin[e] = at;
-            for (size_t t = 0; t < n; t++)
-                if (routes.data()[t * all + e] != 0) tokens[at++] = uint32_t(t);
-        }
-        begin[all] = at;
+    me.share(1, [&](size_t) { // sorts the picks by expert, a token after the other
+        std::fill_n(begin, all + 1, 0);
+        for (size_t i = 0; i < n * used; i++) begin[picks[i] + 1]++;
+        for (size_t e = 0; e < all; e++) begin[e + 1] += begin[e];
+        for (size_t i = n * used; i-- > 0;) tokens[--begin[picks[i] + 1]] = uint32_t(i / used);
+        for (size_t e = 0; e < all; e++) begin[e] = begin[e + 1];
+        begin[all] = uint32_t(n * used);
     });
     for (size_t e = 0; e < all; e++) { // every thread passes the same steps, also those that come to nothing
         const uint32_t* range = begin + e;
@@ -1831,7 +1838,7 @@ INLINE Floats abs(Floats a) { EACH(std::fabs(a.v[i])); }
 INLINE Floats round(Floats a) { EACH(std::nearbyint(a.v[i])); }
 INLINE Floats power_of_2(Floats a) { EACH(std::ldexp(1.f, int(a.v[i]))); }
 INLINE Floats copy_sign(Floats a, Floats b) { EACH(std::copysign(a.v[i], b.v[i])); }
-INLINE void store_s8(int8_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = int8_t(a.v[i]); } // whole numbers
+INLINE void store_s8(int8_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = std::isnan(a.v[i]) ? 0 : int8_t(a.v[i]); } // whole numbers
 INLINE void store_f16(uint16_t* p, Floats a) { for (uint32_t i = 0; i < PANEL; i++) p[i] = float_to_half(a.v[i]); }
 INLINE float sum(Floats a) {
     for (uint32_t n = PANEL / 2; n; n /= 2)
@@ -2285,10 +2292,11 @@ LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scal
         for (size_t half = 0; half < 2; half++) {
             const size_t i = at + half * PANEL;
             const Floats in = i + PANEL <= n ? load(x + i) : i < n ? load_part(x + i, n - i) : set(0);
-            const float most = largest(abs(in)), d = most / 127;
-            const Floats whole = round(mul(in, set(most >= 1e-30f && most < INFINITY ? 127 / most : 0))); // nothing, or infinities: zeros
+            const float size = largest(abs(in));
+            const Floats whole = round(mul(in, set(size >= 1e-30f && size < INFINITY ? 127 / size : 0)));
             store_s8(q + half * PANEL, whole);
-            const float total = sum(whole);
+            float total = sum(whole), d = size / 127;
+            if (!std::isfinite(total)) total = 0, d = NAN; // what is not a number spoils the result, as it does in float
             scale->d[half] = d, scale->sum_128[half] = -128 * int32_t(total), scale->d_sum += d * total;
         }
     }

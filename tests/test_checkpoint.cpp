@@ -146,6 +146,24 @@ TEST_CASE("every word of the header, the layers and the directory set to 0, -1, 
     }
 }
 
+TEST_CASE("weights that are no numbers spoil scores and never memory") {
+    for (auto& make : smalls) {
+        const std::vector<uint8_t> good = make();
+        Header h;
+        memcpy(&h, good.data(), sizeof h);
+        const size_t weights = round_up_to_64(h.tensors_offset + h.n_tensors * sizeof(TensorEntry));
+        std::mt19937 random(1);
+        for (uint32_t pattern : {0x7fc00000u, 0x7f800000u, 0xff800000u, 0x7c007e00u, 0u, 1u}) {
+            std::vector<uint8_t> bad = good;
+            for (size_t at = weights; at + 4 <= bad.size(); at += 4) {
+                const uint32_t value = pattern == 1 ? uint32_t(random()) : pattern;
+                memcpy(bad.data() + at, &value, 4);
+            }
+            CHECK(error_of(bad) == "");
+        }
+    }
+}
+
 TEST_CASE("what a session is asked for is checked") {
     Checkpoint c;
     c.h.positions = POSITIONS_LEARNED, c.h.position_offset = 2, c.h.n_positions = 18;

@@ -161,7 +161,7 @@ TEST_CASE("norms, activations and int8 rows give what their formulas give") {
         }
 }
 
-TEST_CASE("a row of zeros, and rows with infinities, quantise to something finite") {
+TEST_CASE("rows of nothing and of huge numbers quantise; what is not a number spoils its block's scale and nothing else") {
     for (const Kernels* k : all_kernels()) {
         std::vector<int8_t> q(32);
         BlockScale s;
@@ -170,6 +170,15 @@ TEST_CASE("a row of zeros, and rows with infinities, quantise to something finit
             CHECK(std::isfinite(s.d[0] * q[0]));
             CHECK(s.sum_128[1] == -128 * 16 * q[31]);
         }
+        for (float v : {NAN, INFINITY, -INFINITY})
+            for (size_t at : {0, 7, 15}) {
+                std::vector<float> x(32, 1.f);
+                x[at] = v;
+                k->quantize(x.data(), 32, q.data(), &s, 1);
+                CHECK(std::isnan(s.d[0]));
+                CHECK(s.d[1] * q[31] == doctest::Approx(1));
+                CHECK(std::isnan(s.d_sum));
+            }
     }
 }
 
