@@ -18,12 +18,10 @@
 #include <thread>
 #include <unordered_map>
 
-#if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#endif
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
 #if !defined(__clang__)
@@ -53,7 +51,7 @@ void fail(const char* format, ...) {
 
 constexpr size_t TILE = 64;   // keys that attention takes at a time
 constexpr size_t SPAN = 512;  // keys over which one softmax streams; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
-constexpr size_t ROWS = 36;   // queries that attention takes at a time
+constexpr size_t QUERIES = 36; // queries that attention takes at a time
 constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers together
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -175,14 +173,14 @@ float round_to_bf16(float f) { // nearest even
 #undef LOCUS_LEVEL
 #define LOCUS_TARGET __attribute__((target("avx2,fma,f16c")))
 #define LOCUS_ISA avx2
-#define LOCUS_LEVEL 2
+#define LOCUS_LEVEL 1
 #include __FILE__
 #undef LOCUS_TARGET
 #undef LOCUS_ISA
 #undef LOCUS_LEVEL
 #define LOCUS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")))
 #define LOCUS_ISA avx512
-#define LOCUS_LEVEL 3
+#define LOCUS_LEVEL 2
 #include __FILE__
 #endif
 
@@ -220,7 +218,6 @@ class File {
 public:
     explicit File(const std::string& path) {
         const char* p = path.c_str();
-#if defined(__unix__) || defined(__APPLE__)
         int fd = open(p, O_RDONLY | O_CLOEXEC);
         if (fd < 0) fail("%.300s: %s", p, strerror(errno));
         struct stat info;
@@ -234,23 +231,9 @@ public:
         close(fd);
         if (at == MAP_FAILED) fail("%.300s: cannot be mapped: %s", p, strerror(error));
         data_ = static_cast<const uint8_t*>(at);
-#else
-        FILE* f = fopen(p, "rb");
-        if (!f) fail("%.300s: cannot be opened", p);
-        fseek(f, 0, SEEK_END);
-        size_ = size_t(ftell(f));
-        rewind(f);
-        copy_.resize(size_ + 64);
-        data_ = copy_.data() + (64 - reinterpret_cast<uintptr_t>(copy_.data()) % 64) % 64;
-        size_t got = fread(const_cast<uint8_t*>(data_), 1, size_, f);
-        fclose(f);
-        if (got != size_) fail("%.300s: cannot be read", p);
-#endif
     }
     ~File() {
-#if defined(__unix__) || defined(__APPLE__)
         if (data_) munmap(const_cast<uint8_t*>(data_), size_);
-#endif
     }
     File(const File&) = delete;
     File& operator=(const File&) = delete;
@@ -260,7 +243,6 @@ public:
 private:
     const uint8_t* data_ = nullptr;
     size_t size_ = 0;
-    std::vector<uint8_t> copy_;
 };
 
 // Whether a field of n bytes holds printable text and its NUL.
@@ -403,7 +385,7 @@ struct Model::Weights {
     Stack encoder, decoder;
     bool quantized = false;        // some matrix wants int8 activations
     bool exact = false;            // some matrix is f32, so keys and values are too
-    uint64_t matrix_bytes = 0;     // of all matrices: how much work a token is
+    uint64_t all_bytes = 0;        // of all matrices: how much work a token is
     size_t attn_width = 0, qkv_width = 0, ff_width = 0; // the widest rows that a layer's matrices make: attention's result, its projections, feed-forward's inside
     bool latent = false;           // some layer has latent attention
 };
@@ -585,7 +567,7 @@ void load_tensors(Model::Weights& w, const char* path) {
             w.ff_width = std::max<size_t>({w.ff_width, l.ffn.up.rows, l.experts.up.rows, l.shared.up.rows});
             w.latent |= l.attn.k_b.data != nullptr;
         }
-        if (h.final_norm) s.final_norm = d.norm(cross || prefix == "layers." ? "final_norm" : "encoder.final_norm", h.dim, h.norm_bias);
+        if (h.final_norm) s.final_norm = d.norm(prefix == "layers." ? "final_norm" : "encoder.final_norm", h.dim, h.norm_bias);
         if (h.positions == POSITIONS_RELATIVE) s.relative_bias = d.plain(prefix == "layers." ? "relative_bias" : "encoder.relative_bias", h.n_heads, h.relative_buckets);
     };
     if (h.n_encoder_layers) stack(w.encoder, 0, h.n_encoder_layers, "encoder.", false, false);
@@ -603,7 +585,7 @@ void load_tensors(Model::Weights& w, const char* path) {
         if (t.layout != LAYOUT_PANELS) continue;
         w.quantized |= t.type == TYPE_Q8 || t.type == TYPE_Q4;
         w.exact |= t.type == TYPE_F32;
-        w.matrix_bytes += t.bytes;
+        w.all_bytes += t.bytes;
     }
 }
 
@@ -649,7 +631,10 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 const Header& Model::header() const { return weights_->h; }
-const LayerHeader& Model::layer(uint32_t i) const { return weights_->layer_headers.at(i); }
+const LayerHeader& Model::layer(uint32_t i) const {
+    if (i >= weights_->layer_headers.size()) fail("there is no layer %u among %zu", i, weights_->layer_headers.size());
+    return weights_->layer_headers[i];
+}
 const std::vector<TensorEntry>& Model::tensors() const { return weights_->directory; }
 const uint8_t* Model::tokenizer_data() const { return weights_->file.data() + weights_->h.tokenizer_offset; }
 size_t Model::tokenizer_bytes() const { return weights_->h.tokenizer_bytes; }
@@ -745,7 +730,7 @@ public:
                 for (size_t i = 0; i < n; i++) f(i);
                 return;
             }
-            Step& s = team.steps_[step++];
+            Step& s = team.steps_.at(step++);
             for (size_t i; (i = s.next.fetch_add(1)) < n;) {
                 f(i);
                 if (s.done.fetch_add(1) + 1 == n) team.wake();
@@ -893,14 +878,18 @@ struct LayerCache {
 
 // ---- positions ------------------------------------------------------------------------------------------------------------
 
-// Sinusoidal positions (Vaswani et al. 2017, 3.5), added to x.
-void add_sinusoid(float* x, size_t dim, size_t position, uint32_t layout) {
-    const size_t sines = layout == SINUSOID_FAIRSEQ ? dim / 2 : (dim + 1) / 2, cosines = dim / 2;
-    for (size_t i = 0; i < sines; i++) {
-        const double exponent = layout == SINUSOID_FAIRSEQ ? double(i) / std::max(1.0, double(sines) - 1) : 2.0 * double(i) / double(dim);
-        const double angle = double(position) * std::pow(10000.0, -exponent);
+// Sinusoidal positions (Vaswani et al. 2017, 3.5): the frequency of each sine,
+std::vector<double> sinusoid_frequencies(size_t dim, uint32_t layout) {
+    std::vector<double> f(layout == SINUSOID_FAIRSEQ ? dim / 2 : (dim + 1) / 2);
+    for (size_t i = 0; i < f.size(); i++) f[i] = std::pow(10000.0, -(layout == SINUSOID_FAIRSEQ ? double(i) / std::max(1.0, double(f.size()) - 1) : 2.0 * double(i) / double(dim)));
+    return f;
+}
+// and the table's row of a position, added to x.
+void add_sinusoid(float* x, size_t dim, size_t position, uint32_t layout, const std::vector<double>& frequencies) {
+    for (size_t i = 0, sines = frequencies.size(); i < sines; i++) {
+        const double angle = double(position) * frequencies[i];
         x[layout == SINUSOID_INTERLEAVED ? 2 * i : i] += float(std::sin(angle));
-        if (i < cosines) x[layout == SINUSOID_INTERLEAVED ? 2 * i + 1 : sines + i] += float(std::cos(angle));
+        if (i < dim / 2) x[layout == SINUSOID_INTERLEAVED ? 2 * i + 1 : sines + i] += float(std::cos(angle));
     }
 }
 
@@ -1014,6 +1003,7 @@ struct Session::State {
     Buffer<float> parts;                    // of attention's results: a span of keys each, [n, n_heads, value_dim + 2]
     Buffer<float> cos_sin[2];               // [n, rope dim] of Header.rope: cosines, then sines
     std::vector<float> frequencies[2];
+    std::vector<double> sinusoids;
     std::vector<float> relative[2];       // bias by head and distance: encoder's, decoder's
     std::vector<float> slopes;            // of the heads' linear biases
     struct Scratch {
@@ -1117,6 +1107,7 @@ Session::State::State(const Model& model, SessionOptions options)
             for (int64_t d = -int64_t(context); d <= int64_t(context); d++)
                 relative[e][head * (2 * context + 1) + size_t(d + int64_t(context))] = s.relative_bias[relative_bucket(d, h, s.causal) * h.n_heads + head];
     }
+    if (h.positions == POSITIONS_SINUSOIDAL) sinusoids = sinusoid_frequencies(h.dim, h.sinusoid);
     if (h.positions == POSITIONS_ALIBI) slopes = w.alibi_slopes ? std::vector<float>(w.alibi_slopes, w.alibi_slopes + h.n_heads) : alibi_slopes(h.n_heads);
     scratch.resize(team.size());
 }
@@ -1141,7 +1132,7 @@ void Session::State::reserve(size_t n, size_t keys) {
     for (Scratch& s : scratch) s.choice.resize(h.n_experts), s.places.resize(h.n_experts);
     for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
     if (!w.attn_width) return;
-    const size_t rows = std::max<size_t>(h.n_heads / kv_heads, ROWS), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
+    const size_t rows = std::max<size_t>(h.n_heads / kv_heads, QUERIES), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
     const size_t part = round_up(value_dim, PANEL) + 2, queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
     parts.resize(part * std::max(queries, split_queries * (keys / SPAN + 2)));
     for (Scratch& s : scratch) {
@@ -1158,7 +1149,7 @@ void Session::State::prepare_rotation(size_t start, size_t n, size_t text) {
         if (frequencies[i].empty() || r.scaling == ROPE_DYNAMIC || r.scaling == ROPE_LONGROPE) frequencies[i] = rope_frequencies(r, w.rope_factors[i], text);
         for (size_t t = 0; t < n; t++)
             for (size_t j = 0; j < half; j++) {
-                const float angle = float(start + t) * frequencies[i][j];
+                const float angle = float(start + t) * frequencies[i][j]; // in float, as transformers
                 cos_sin[i].data()[t * r.dim + j] = std::cos(angle) * r.attention_factor;
                 cos_sin[i].data()[t * r.dim + half + j] = std::sin(angle) * r.attention_factor;
             }
@@ -1186,7 +1177,7 @@ void Session::State::embed(const Pass& p, Worker& me) {
             for (size_t i = 0; i < h.dim; i++) e[i] += w.embed_type[i];
         if (h.positions == POSITIONS_LEARNED)
             for (size_t i = 0; i < h.dim; i++) e[i] += w.positions[position * h.dim + i];
-        if (h.positions == POSITIONS_SINUSOIDAL) add_sinusoid(e, h.dim, position, h.sinusoid);
+        if (h.positions == POSITIONS_SINUSOIDAL) add_sinusoid(e, h.dim, position, h.sinusoid, sinusoids);
         if (h.embed_norm) norm(e, h.dim, w.embed_norm, e);
     });
 }
@@ -1230,7 +1221,7 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
     const bool latent = h.kv_lora_rank && !is_cross, causal = p.stack.causal && !is_cross;
     const size_t kv_heads = latent ? 1 : h.n_kv_heads, group = h.n_heads / kv_heads;
     const size_t key_dim = latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim, value_dim = latent ? h.kv_lora_rank : h.v_head_dim, padded = round_up(value_dim, PANEL);
-    const size_t per_tile = std::max<size_t>(1, ROWS / group), tiles = (p.n + per_tile - 1) / per_tile;
+    const size_t per_tile = std::max<size_t>(1, QUERIES / group), tiles = (p.n + per_tile - 1) / per_tile;
     const int64_t window = is_cross ? 0 : l.h.window, end = int64_t(is_cross ? source_length : p.start + p.n), span = SPAN;
     auto first_key = [&](int64_t position) { return window ? std::max<int64_t>(0, causal ? position - window + 1 : position - window / 2) : 0; };
     auto last_key = [&](int64_t position) { return causal ? position : window ? std::min(end - 1, position + window / 2) : end - 1; };
@@ -1267,12 +1258,13 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
         a.first = s.first.data(), a.last = s.last.data(), a.position = s.position.data();
         a.bias = biased ? s.bias.data() : nullptr, a.slope = sloped ? s.slope.data() : nullptr, a.slope_bf16 = h.alibi_bf16;
         const int64_t from = first_key(int64_t(p.start + t0)), to = last_key(int64_t(p.start + t1 - 1)) + 1; // they grow with the position
-        for (size_t i = splits > 1 ? split : 0; i < (splits > 1 ? split + 1 : spans); i++) {
+        const size_t first = splits > 1 ? split : size_t(from / span - first_span), last = splits > 1 ? split : size_t((to - 1) / span - first_span);
+        for (size_t i = first; i <= last; i++) {
             const int64_t begin = std::max((first_span + int64_t(i)) * span, from / int64_t(TILE) * int64_t(TILE)), stop = std::min((first_span + int64_t(i) + 1) * span, to);
             k.attention(a, begin, stop);
             for (size_t r = 0; r < a.rows; r++) {
                 float *sum = part(split, (t0 + r / group) * h.n_heads + kv * group + r % group), *from_span = s.out.data() + r * width;
-                if (splits > 1 || i == 0) memcpy(sum, from_span, width * 4);
+                if (i == first) memcpy(sum, from_span, width * 4);
                 else join(sum, from_span, padded);
             }
         }
@@ -1587,6 +1579,7 @@ const float* Session::State::forward(const int32_t* tokens, size_t n, Scores wan
 void Session::State::encode(const int32_t* tokens, size_t n) {
     if (!h.n_encoder_layers) fail("this model has no encoder");
     check_tokens(tokens, n, 0);
+    source_length = length = written = 0;
     reserve(n, n);
     scratch_cache.resize(n, h);
     for (LayerCache& c : cross) c.resize(n, h);
@@ -1600,15 +1593,19 @@ void Session::State::encode(const int32_t* tokens, size_t n) {
         });
         for (size_t i = 0; i < cross.size(); i++) remember_source(w.decoder.layers[i], cross[i], n, me);
     }, n);
-    source_length = n, length = written = 0;
+    source_length = n;
 }
 
 // As many threads as the work is worth; room for the steps of the longest way through a layer.
 void Session::State::run(const std::function<void(Worker&)>& job, size_t n) {
-    team.run(w.matrix_bytes / 4096 * n >= 1024, 32 + (h.n_encoder_layers + h.n_layers) * (32 + 5 * size_t(h.n_experts)), job);
+    team.run(w.all_bytes / 4096 * n >= 1024, 32 + (h.n_encoder_layers + h.n_layers) * (32 + 5 * size_t(h.n_experts)), job);
 }
 
-Session::Session(const Model& model, SessionOptions options) : state_(std::make_unique<State>(model, options)) {}
+Session::Session(const Model& model, SessionOptions options) {
+    try {
+        state_ = std::make_unique<State>(model, options);
+    } catch (const std::bad_alloc&) { fail("not enough memory for a context of %u tokens", options.context ? options.context : model.header().context); }
+}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
@@ -1873,7 +1870,7 @@ INLINE Floats floats(Ints a) {
 constexpr int SOLO = 1, PAIR = 1, MANY = 4, MANY_INT = 4; // panels side by side for one token, for many (floats); tokens side by side
 #endif
 
-#if LOCUS_LEVEL == 2
+#if LOCUS_LEVEL == 1
 struct Floats { __m256 a, b; };
 INLINE Floats set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 INLINE Floats load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -1952,7 +1949,7 @@ INLINE Floats floats(IntsU4 s) {
 constexpr int SOLO = 4, PAIR = 1, MANY = 6, MANY_INT = 4;
 #endif
 
-#if LOCUS_LEVEL == 3
+#if LOCUS_LEVEL == 2
 struct Floats { __m512 v; };
 INLINE Floats set(float x) { return {_mm512_set1_ps(x)}; }
 INLINE Floats load(const float* p) { return {_mm512_loadu_ps(p)}; }

@@ -475,7 +475,7 @@ class Refusals(Case):
         tensors = llama_tensors()
         for change, *parts in (
                 ({"model_type": "mamba"}, "model_type is 'mamba'"), ({"model_type": None}, "model_type is missing"), ({"hidden_act": "mish"}, "hidden_act is 'mish'"),
-                ({"rope_scaling": {"rope_type": "mrope"}}, "rope_type is 'mrope'"), ({"rope_scaling": {"rope_type": "linear"}}, "factor is missing"), ({"rope_scaling": 3}, "rope_scaling is 3"),
+                ({"rope_scaling": {"rope_type": "mrope"}}, "rope_type is 'mrope'"), ({"rope_scaling": {"rope_type": "linear"}}, "factor is missing"), ({"rope_scaling": {"factor": 2.0}}, "rope_type is missing"), ({"rope_scaling": 3}, "rope_scaling is 3"),
                 ({"rope_scaling": {"rope_type": "linear", "factor": "2"}}, "factor is '2'"), ({"quantization_config": {"bits": 4}}, "quantization_config"), ({"num_attention_heads": 0}, "num_attention_heads is 0"),
                 ({"num_attention_heads": -4}, "num_attention_heads is -4"), ({"num_key_value_heads": 3}, "num_key_value_heads is 3"), ({"num_hidden_layers": 100000}, "num_hidden_layers is 100000"),
                 ({"hidden_size": 1e9}, "hidden_size is 1000000000.0"), ({"hidden_size": "40"}, "hidden_size is '40'"), ({"vocab_size": None}, "vocab_size is missing"), ({"head_dim": 7}, "7 of 7 dimensions"),
@@ -502,6 +502,18 @@ class Refusals(Case):
         self.refused(self.folder(LLAMA, {n: v for n, v in t.items() if "lm_head" not in n}), "'lm_head.weight'", "missing")
         self.refused(self.folder(LLAMA, dict(t, **{"norm.weight": ((40,), numbers(40))})), "twice")
 
+    def test_tensors_that_overlap(self):
+        folder = self.folder(LLAMA, llama_tensors())
+        with open(folder + "/model.safetensors", "rb") as f: data = f.read()
+        size, = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + size])
+        header["model.norm.weight"]["data_offsets"] = header["model.layers.0.input_layernorm.weight"]["data_offsets"]
+        text = json.dumps(header).encode()
+        with open(folder + "/model.safetensors", "wb") as f: f.write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+        self.refused(folder, "model.norm.weight", "overlap")
+        write_gguf(self.path("m.gguf"), {}, {"a": ((16,), "F32", bytes(32)), "b": ((8,), "F32", bytes(32))})
+        self.refused(self.path("m.gguf"), "'a' and 'b' overlap")
+
     def test_no_source(self):
         self.refused(self.path("nothing"), "no such file")
         os.mkdir(self.path("empty"))
@@ -510,15 +522,36 @@ class Refusals(Case):
             with open(self.path(name), "wb") as f: f.write(data)
             self.refused(self.path(name))
 
+    def test_pipes(self):
+        """They are not opened: a reader would wait for ever."""
+        os.mkfifo(self.path("pipe"))
+        self.refused(self.path("pipe"), "neither a folder nor a regular file")
+        folder = self.folder(LLAMA, llama_tensors())
+        os.mkfifo(folder + "/tokenizer.json")
+        self.refused(folder, "tokenizer.json: not a regular file")
+
     def test_outputs(self):
         src = self.folder(LLAMA, llama_tensors())
-        for out in (self.dir, self.path("absent/model.bin"), "/dev/null"):
+        for out in ("", self.dir, self.path("absent/model.bin"), "/dev/null"):
             status, error = self.run_main(src, out)
             self.assertEqual((status, "\n" in error), (1, False), error)
+
+    def test_the_source_is_not_replaced(self):
+        src = self.folder(LLAMA, llama_tensors())
+        os.symlink(src + "/model.safetensors", self.path("link"))
+        for out in (src + "/model.safetensors", self.path("link")):
+            status, error = self.run_main(src, out)
+            self.assertEqual(status, 1)
+            self.assertIn("is the source itself", error)
+        self.convert(src)
 
     def test_unknown_gguf(self):
         write_gguf(self.path("m.gguf"), {"general.architecture": "rwkv6"}, {"token_embd.weight": ((4, 4), "F32", bytes(64))})
         self.refused(self.path("m.gguf"), "general.architecture is 'rwkv6'")
+
+    def test_long_gguf_array(self):
+        with open(self.path("m.gguf"), "wb") as f: f.write(b"GGUF" + struct.pack("<IQQQsIIQ", 3, 0, 1, 1, b"k", 9, 0, 1 << 23) + bytes(1 << 23))
+        self.refused(self.path("m.gguf"), "k counts 8388608 values")
 
     def test_malicious_pickle(self):
         folder = self.folder(LLAMA, {})
@@ -534,6 +567,8 @@ class Refusals(Case):
         bomb = b"\x80\x02" + b"N" + b"q\x00" + b"".join(b"h" + bytes([i]) * 1 + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(200)) + b"."
         write_torch(folder + "/pytorch_model.bin", bomb, {})
         self.refused(folder, "pytorch_model.bin")
+        write_torch(folder + "/pytorch_model.bin", b"\x80\x02(" + b"N" * (9 << 20) + b"t.", {})
+        self.refused(folder, "a pickle of 9437189 bytes")
 
 
 class Failures(Case):
@@ -565,7 +600,7 @@ class Failures(Case):
 
     def test_interrupted(self):
         source = self.big()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             p = subprocess.Popen([sys.executable, CONVERT, source, self.out, "--type", "q4"], stderr=subprocess.PIPE)
             while not os.listdir(os.path.dirname(self.out)) and p.poll() is None: time.sleep(0.002)
             p.send_signal(number)
@@ -576,6 +611,9 @@ class Failures(Case):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         p = subprocess.Popen([sys.executable, CONVERT, source, self.out], stderr=subprocess.PIPE, preexec_fn=limit)
         self.assertIn(b"File too large", self.ended(p))
+        if os.path.exists("/dev/full"):
+            p = subprocess.run([convert.QUANTIZE], input=b"out /dev/full\ntensor 0 0 1 1 16 4 x\n", capture_output=True)
+            self.assertEqual((p.returncode, p.stderr), (1, b"/dev/full: No space left on device\n"))
 
     def test_memory(self):
         source = self.big()

@@ -9,12 +9,13 @@ import pickletools
 import struct
 import zipfile
 
-from gguf import ConvertError, TYPES
+from gguf import ConvertError, TYPES, check_apart
 
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}  # bytes an element of the types that can be converted
 BLOCKS = {name: (elements, size) for name, elements, size in TYPES.values()}
 BLOCKS.update({name: (1, size) for name, size in SIZES.items()}, INTGEMM8=(1, 1))  # Marian's int8: the Tensor has its scale
 MAX_HEADER = 100 << 20
+MAX_PICKLE = 8 << 20  # a tensor takes some 150 bytes
 MAX_DIM = 1 << 40
 
 
@@ -40,6 +41,13 @@ def elements(shape):
     return n
 
 
+def read_file(path):
+    """A whole file that is not too large. A pipe or a device, which may have no end, is none."""
+    if os.path.exists(path) and not os.path.isfile(path): raise ConvertError(f"{path}: not a regular file")
+    if os.path.getsize(path) > MAX_HEADER: raise ConvertError(f"{path}: {os.path.getsize(path)} bytes, expected {MAX_HEADER} at most")
+    with open(path, "rb") as f: return f.read()
+
+
 def read_json(path, text=None):
     """A JSON object; a key that stands twice is an error."""
     def unique(pairs):
@@ -50,9 +58,7 @@ def read_json(path, text=None):
             raise ConvertError(f"{path}: {twice!r} stands twice")
         return out
     try:
-        if text is None:
-            with open(path, "rb") as f: text = f.read(MAX_HEADER)
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
+        value = json.loads((read_file(path) if text is None else text).decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError) as e:
         raise ConvertError(f"{path}: not valid JSON: {e}") from None
     if not isinstance(value, dict): raise ConvertError(f"{path}: expected a JSON object")
@@ -73,7 +79,7 @@ def read_safetensors(path):
         length, = struct.unpack("<Q", head)
         if length > min(size - 8, MAX_HEADER): raise ConvertError(f"{path}: a header of {length} bytes does not fit into the file's {size}: truncated, or no safetensors file")
         header = read_json(path, f.read(length))
-    tensors = {}
+    tensors, spans = {}, []
     for name, entry in header.items():
         if name == "__metadata__": continue
         entry = entry if isinstance(entry, dict) else {}
@@ -85,6 +91,8 @@ def read_safetensors(path):
         if kind in SIZES and end - start != elements(shape) * SIZES[kind]:
             raise ConvertError(f"{path}: tensor {name!r} of shape {shape} and type {kind} has {end - start} bytes, expected {elements(shape) * SIZES[kind]}")
         tensors[name] = Tensor(path, kind, 8 + length + start, shape)
+        spans.append((8 + length + start, 8 + length + end, name))
+    check_apart(path, spans)
     return tensors
 
 
@@ -197,7 +205,7 @@ def read_torch(path):
             pickles = [n for n in members if n.endswith("/data.pkl") and n.count("/") == 1]
             if len(pickles) != 1: raise ConvertError(f"{path}: {len(pickles)} files data.pkl in the zip, expected one")
             root = pickles[0][:-len("data.pkl")]
-            if members.get(root + "byteorder") and archive.read(root + "byteorder") != b"little": raise ConvertError(f"{path}: big-endian, not supported")
+            if members.get(root + "byteorder") and archive.open(root + "byteorder").read(16) != b"little": raise ConvertError(f"{path}: big-endian, not supported")
 
             def stored(name):
                 info = members.get(name)
@@ -216,7 +224,7 @@ def read_torch(path):
                 return Storage(path, kind, start, count)
 
             start, length = stored(pickles[0])
-            if length > MAX_HEADER: raise ConvertError(f"{path}: a pickle of {length} bytes is more than the names of tensors need")
+            if length > MAX_PICKLE: raise ConvertError(f"{path}: a pickle of {length} bytes is more than the names of tensors need")
             f.seek(start)
             value = walk_pickle(path, f.read(length), storage)
         except ConvertError:

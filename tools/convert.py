@@ -17,7 +17,7 @@ import tempfile
 
 import model_format
 from assemble import Assembler, storage
-from checkpoints import BLOCKS, ConvertError, Tensor, elements, read_folder, read_json, read_llama2c
+from checkpoints import BLOCKS, ConvertError, Tensor, elements, read_file, read_folder, read_json, read_llama2c
 from families import Config, llama_like, model_of
 from gguf import TYPES, is_gguf, read_gguf
 from model_format import E, HEADER, LAYER_HEADER, TENSOR_ENTRY
@@ -55,7 +55,7 @@ def sentence_settings(path, model):
     """How sentence-transformers makes one vector of a text."""
     modules_path = os.path.join(path, "modules.json")
     if not os.path.isfile(modules_path): return
-    with open(modules_path, "rb") as f: modules = read_json(modules_path, b'{"modules":' + f.read(1 << 20) + b"}")["modules"]
+    modules = read_json(modules_path, b'{"modules":' + read_file(modules_path) + b"}")["modules"]
     kinds = [str(m.get("type", "")).rpartition(".")[2] if isinstance(m, dict) else "" for m in modules] if isinstance(modules, list) else [""]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise ConvertError(f"{modules_path}: modules are {', '.join(kinds)[:100]}, expected Transformer, Pooling and perhaps Normalize")
@@ -102,6 +102,7 @@ def open_llama2c(path, tokenizer):
 
 def open_source(path, tokenizer):
     if not os.path.exists(path): raise ConvertError(f"{path}: no such file or folder")
+    if not os.path.isdir(path) and not os.path.isfile(path): raise ConvertError(f"{path}: neither a folder nor a regular file")
     if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "config.json")): path = marian.find(path) or path
     if os.path.isfile(path) and marian.is_marian(path): return open_marian(path, tokenizer)
     if not os.path.isdir(path) and not is_gguf(path): return open_llama2c(path, tokenizer)
@@ -205,12 +206,15 @@ def main():
     parser.add_argument("--type", choices=list(model_format.TYPES), help="storage of the matrices; by default each one's that loses nothing worth naming")
     parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer.bin or Marian's .spm, for their checkpoints")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("convert.py: stopped"))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL: signal.signal(number, lambda *_: sys.exit("convert.py: stopped"))
     try:
         if not os.path.isfile(QUANTIZE): raise ConvertError("build/quantize is missing: run make first")
-        if os.path.exists(args.out) and not os.path.isfile(args.out): raise ConvertError(f"{args.out}: is not a file that can be replaced")
+        if not os.path.basename(args.out) or os.path.exists(args.out) and not os.path.isfile(args.out): raise ConvertError(f"{args.out or repr('')}: is not a file that can be replaced")
         source = open_source(args.src, args.tokenizer)
         if source.model is None and source.tokenizer is None: raise ConvertError(f"{args.src}: holds neither tensors nor a tokenizer")
+        read = [args.src, args.tokenizer, *(t.path for t in source.tensors.values())]
+        if any(p and os.path.exists(args.out) and os.path.samefile(p, args.out) for p in read): raise ConvertError(f"{args.out}: is the source itself, name another file")
         write(File(source, model_format.TYPES.get(args.type)), args.out)
     except KeyboardInterrupt:
         complaint = "interrupted"

@@ -194,7 +194,7 @@ def rope(c, head_dim, interleaved=0, theta=None, partial=1.0, dim=None, scaled=T
     if dim % 2 or not 0 < dim <= head_dim: raise ConvertError(f"{c.path}: the rotary part of a head has {dim} of {head_dim} dimensions, expected an even number")
     r = {"theta": theta, "dim": dim, "interleaved": interleaved, "scaling": E.ROPE_PLAIN, "attention_factor": 1.0}
     if not scaled: return r
-    kind = s.text("rope_type", s.text("type", "default"))
+    kind = s.text("rope_type", s.text("type", "" if s.has("factor") else "default"))
     if kind in ("su", "yarn") and c.values.get("model_type") == "phi3": kind = "longrope"  # its former names
     context = c.int("max_position_embeddings", 2048, most=LONG)
     if kind == "default": return r

@@ -12,6 +12,7 @@ SCALARS = {UINT8: "B", INT8: "b", UINT16: "H", INT16: "h", UINT32: "I", INT32: "
 TYPES = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24),
          8: ("Q8_0", 32, 34), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 30: ("BF16", 1, 2)}
 MAX_DIMENSIONS = 4  # as in ggml
+MAX_ARRAY = 1 << 22  # values of an array; no vocabulary is longer
 
 
 class ConvertError(Exception):
@@ -68,6 +69,7 @@ class Reader:
 
     def array(self, what):
         kind, count = self.scalar(UINT32, what), self.scalar(UINT64, what)
+        if count > MAX_ARRAY: self.fail(f"{what} counts {count} values, expected {MAX_ARRAY} at most")
         if kind == STRING:
             return self.strings(count, what)
         if kind not in SCALARS:
@@ -91,6 +93,14 @@ def type_bytes(ggml_type, elements):
     name, block, size = TYPES[ggml_type]
     if elements % block: raise ConvertError(f"{elements} elements are no whole number of {name} blocks of {block}")
     return elements // block * size
+
+
+def check_apart(path, spans):
+    """Tensors lie one beside the other: those that share bytes are damage. spans: (begin, end, name)."""
+    reached, last = 0, None
+    for begin, end, name in sorted(s for s in spans if s[0] < s[1]):
+        if begin < reached: raise ConvertError(f"{path}: tensors {last!r} and {name!r} overlap at byte {begin}")
+        reached, last = end, name
 
 
 def is_gguf(path):
@@ -140,7 +150,7 @@ def read_gguf(path):
             infos.append((name, shape, r.scalar(UINT32, name), r.scalar(UINT64, name)))
 
         start = (r.at + alignment - 1) // alignment * alignment
-        tensors = []
+        tensors, spans = [], []
         for name, shape, ggml_type, offset in infos:
             elements = 1
             for n in shape: elements *= n
@@ -153,4 +163,6 @@ def read_gguf(path):
                 size = 0
             if start + offset + size > len(data): r.fail(f"tensor {name!r} ends at byte {start + offset + size}, the file at {len(data)}: truncated")
             tensors.append((name, shape, ggml_type, start + offset))
+            spans.append((start + offset, start + offset + size, name))
+        check_apart(path, spans)
         return kv, tensors, alignment

@@ -21,6 +21,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -188,6 +189,7 @@ struct Tensor {
 };
 struct Jobs {
     int out = -1;
+    std::string out_path;
     std::vector<int> sources;
     std::vector<std::string> paths;
     std::vector<Tensor> tensors;
@@ -202,11 +204,11 @@ void read_fully(int fd, const std::string& path, uint8_t* to, size_t n, uint64_t
         to += got, n -= size_t(got), offset += uint64_t(got);
     }
 }
-void write_fully(int fd, const uint8_t* from, size_t n, uint64_t offset) {
+void write_fully(const Jobs& jobs, const uint8_t* from, size_t n, uint64_t offset) {
     while (n) {
-        const ssize_t put = pwrite(fd, from, n, off_t(offset));
+        const ssize_t put = pwrite(jobs.out, from, n, off_t(offset));
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) fail(std::string("cannot write the output: ") + strerror(errno));
+        if (put < 0) fail(jobs.out_path + ": " + strerror(errno));
         from += put, n -= size_t(put), offset += uint64_t(put);
     }
 }
@@ -224,7 +226,7 @@ Jobs read_jobs(FILE* in) {
             std::getline(fields >> std::ws, rest);
             const int fd = open(rest.c_str(), (what == "out" ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
             if (fd < 0) fail(rest + ": " + strerror(errno));
-            if (what == "out") jobs.out = fd;
+            if (what == "out") jobs.out = fd, jobs.out_path = rest;
             else jobs.sources.push_back(fd), jobs.paths.push_back(rest);
         } else if (what == "tensor") {
             Tensor t;
@@ -274,7 +276,7 @@ public:
             if (p.matrix == matrix && from < to) read(t, p, from - p.row, to - p.row, from - begin);
         }
         if (t.layout == LAYOUT_PLAIN) {
-            write_fully(jobs_.out, reinterpret_cast<const uint8_t*>(values_.data()), values_.size() * 4,
+            write_fully(jobs_, reinterpret_cast<const uint8_t*>(values_.data()), values_.size() * 4,
                 t.offset + (matrix * t.rows + begin) * t.cols * 4);
             return;
         }
@@ -295,7 +297,7 @@ public:
             }
         }
         const uint64_t matrix_bytes = (t.rows + PANEL - 1) / PANEL * bytes;
-        write_fully(jobs_.out, packed_.data(), packed_.size(), t.offset + matrix * matrix_bytes + begin / PANEL * bytes);
+        write_fully(jobs_, packed_.data(), packed_.size(), t.offset + matrix * matrix_bytes + begin / PANEL * bytes);
     }
 
 private:
@@ -380,11 +382,14 @@ void run(const Jobs& jobs) {
         }
     };
     std::vector<std::thread> threads;
-    for (uint64_t i = 1; i < std::min<uint64_t>(std::min(std::thread::hardware_concurrency(), 8u), tasks); i++) threads.emplace_back(work);
+    const uint64_t useful = std::min<uint64_t>(std::min(std::thread::hardware_concurrency(), 8u), tasks);
+    try {
+        while (threads.size() + 1 < useful) threads.emplace_back(work);
+    } catch (const std::system_error&) {} // no more to be had: fewer do
     work();
     for (std::thread& t : threads) t.join();
     if (error) std::rethrow_exception(error);
-    if (close(jobs.out)) fail(std::string("cannot write the output: ") + strerror(errno));
+    if (close(jobs.out)) fail(jobs.out_path + ": " + strerror(errno));
 }
 
 } // namespace

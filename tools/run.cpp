@@ -60,6 +60,11 @@ struct UsageError : Error {
     using Error::Error;
 };
 
+void write_text(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout))
+        throw Error(std::string("standard output: ") + std::strerror(errno));
+}
+
 // ---- the command line ---------------------------------------------------------------------------------------------------
 
 struct Options {
@@ -126,13 +131,15 @@ Options parse(int argc, char** argv) {
     for (int i = 1; i < argc; i++) {
         const std::string name = argv[i];
         if (name.empty() || name[0] != '-') {
-            if (!o.model.empty() || name.empty()) throw UsageError("one model, please; not also '" + name + "'");
+            if (name.empty()) throw UsageError("an empty argument, expected the model or a switch");
+            if (!o.model.empty()) throw UsageError("one model, please; not also '" + name + "'");
             o.model = name;
             continue;
         }
         if (name == "--help" || name == "--version") {
             if (name == "--help") std::fputs(HELP, stdout);
             else std::printf("locus %s, checkpoint format %u, kernels: %s\n", RELEASE, VERSION, isa_name());
+            write_text("");
             std::exit(0);
         }
         const auto value = [&]() -> std::string {
@@ -174,6 +181,9 @@ Options parse(int argc, char** argv) {
     if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) throw UsageError("-p, -f and --ids exclude each other");
     for (const std::string& stop : o.stops)
         if (stop.empty()) throw UsageError("--stop: the text is empty");
+    const bool names_file = o.mode == "--logits" || o.mode == "--ppl";
+    if ((o.file && o.file->empty()) || (names_file && o.argument.empty()))
+        throw UsageError((names_file ? o.mode : "-f") + ": the file's name is empty");
     if (o.print_ids && !o.stops.empty()) throw UsageError("--stop does not go with --print-ids");
     return o;
 }
@@ -211,14 +221,25 @@ std::string prompt_text(const Options& o) {
     return text;
 }
 
+// A line without its end, which is \n or \r\n.
+bool read_line(std::istream& in, std::string& line) {
+    if (!std::getline(in, line)) return false;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    return true;
+}
+
 // ---- output -------------------------------------------------------------------------------------------------------------
 
-void write_text(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout))
-        throw Error(std::string("standard output: ") + std::strerror(errno));
+// Reports what went wrong in one line, whatever bytes a file has put into the message.
+int failed(std::string message, int status) {
+    for (char& c : message)
+        if (static_cast<unsigned char>(c) < ' ') c = '?';
+    std::fprintf(stderr, "run: %s\n", message.c_str());
+    return status;
 }
 
 volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t reading = 1; // nothing is being generated that an interrupt should leave in good order
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -287,8 +308,11 @@ struct Program {
     Error refuse(const std::string& why) const { return Error(options.model + ": " + why); }
 
     const Tokenizer& tokenizer() const {
-        if (!tokenizer_) throw refuse("the checkpoint has no tokenizer: give --ids, and --print-ids for output");
-        return *tokenizer_;
+        if (tokenizer_) return *tokenizer_;
+        const std::set<std::string>& switches = MODES.at(options.mode);
+        const bool in = switches.count("--ids"), out = in && switches.count("--print-ids");
+        const std::string advice = std::string(in ? ": give --ids" : "") + (out ? ", and --print-ids for output" : "");
+        throw refuse("the checkpoint has no tokenizer" + advice);
     }
     Session session(SessionOptions with) const {
         if (header().n_tensors == 0) throw refuse("the checkpoint holds a tokenizer only, no model");
@@ -336,9 +360,11 @@ public:
     // Reads the tokens, then samples. Each new token is appended to `ids` and given to `take`, which says whether to go on.
     template <class Take> void run(std::vector<int32_t>& ids, size_t first, double start, Take take) {
         for (size_t i = first; i < ids.size(); i++) sampler_.accept(ids[i]);
+        reading = 1;
         const double begin = seconds();
         const float* scores = forward(ids, first);
         const double read = seconds();
+        reading = 0;
         figures_.prompt_tokens += ids.size() - first;
         figures_.prompt_seconds += read - begin;
         const size_t limit = program_.options.n.value_or(std::numeric_limits<size_t>::max());
@@ -398,10 +424,10 @@ private:
 int generate(const Program& program) {
     const Options& o = program.options;
     if (!o.print_ids) program.tokenizer();
-    std::vector<int32_t> ids = program.prompt_ids();
-    const std::vector<int32_t> target = program.decoder_ids();
     Session session = program.session();
     Generator generator(program, session);
+    std::vector<int32_t> ids = program.prompt_ids();
+    const std::vector<int32_t> target = program.decoder_ids();
     if (program.header().n_encoder_layers) {
         session.encode(ids.data(), ids.size());
         ids = target;
@@ -427,12 +453,15 @@ int chat(const Program& program) {
     Session session = program.session();
     Generator generator(program, session);
     std::vector<int32_t> ids; // the whole conversation; the session holds its first session.length() tokens
+    int refused = 0;          // exit status, where a turn did not fit
 
-    const auto answer = [&](const std::string& user, double start) {
+    const auto turn = [&](const std::string& user) {
         const bool first = ids.empty();
         ChatTemplate::Pieces pieces = form.turn(user, first, o.system);
         if (!first && !tokenizer.is_end(ids.back())) pieces.insert(pieces.begin(), form.closing());
-        const std::vector<int32_t> read = ChatTemplate::encode(tokenizer, pieces);
+        return ChatTemplate::encode(tokenizer, pieces);
+    };
+    const auto answer = [&](const std::vector<int32_t>& read, double start) {
         ids.insert(ids.end(), read.begin(), read.end());
         const size_t asked = ids.size();
         if (o.print_ids) {
@@ -447,17 +476,26 @@ int chat(const Program& program) {
     };
 
     if (o.prompt || o.file) {
-        answer(prompt_text(o), program.start);
+        answer(turn(prompt_text(o)), program.start);
     } else {
+        reading = 0;
         const bool terminal = isatty(STDIN_FILENO);
         std::string line;
         while (!interrupted && !generator.full()) {
             if (terminal) std::fputs("> ", stderr);
-            if (!std::getline(std::cin, line)) break;
-            if (!line.empty()) answer(line, seconds());
+            if (!read_line(std::cin, line)) break;
+            if (line.empty()) continue;
+            const double start = seconds();
+            const std::vector<int32_t> read = turn(line);
+            const size_t most = session.context(), left = most - std::min(most, ids.size());
+            if (read.size() <= left) answer(read, start);
+            else {
+                const std::string room = "the context of " + std::to_string(most) + " has room for " + std::to_string(left);
+                refused = failed("a turn of " + std::to_string(read.size()) + " tokens is left out: " + room + " (-c sets it)", 1);
+            }
         }
     }
-    return generator.finish();
+    return std::max(generator.finish(), refused);
 }
 
 // ---- scores ---------------------------------------------------------------------------------------------------------------
@@ -502,9 +540,10 @@ int perplexity(const Program& program) {
     if (!with.context) with.context = std::min<uint32_t>(512, program.header().context);
     Session session = program.session(with);
     const size_t window = session.context();
+    if (std::min(ids.size(), window) < 2) throw Error(program.options.argument + ": fewer than two tokens in a window: nothing to score");
     double sum = 0;
     size_t count = 0;
-    for (size_t begin = 0; begin < ids.size() && !interrupted; begin += window) {
+    for (size_t begin = 0; begin < ids.size(); begin += window) {
         const size_t end = std::min(begin + window, ids.size());
         session.rewind(0);
         for (size_t at = begin; at + 1 < end; at += batch) {
@@ -513,10 +552,8 @@ int perplexity(const Program& program) {
             for (size_t i = 0; i < n; i++) sum += loss(scores + i * session.width(), session.width(), ids[at + i + 1]);
             count += n;
         }
-        std::fprintf(stderr, "%zu of %zu tokens, perplexity %.4f\n", end, ids.size(), std::exp(sum / std::max<size_t>(count, 1)));
+        std::fprintf(stderr, "%zu of %zu tokens, perplexity %.4f\n", end, ids.size(), std::exp(sum / count));
     }
-    if (interrupted) return 130;
-    if (count == 0) throw Error(program.options.argument + ": fewer than two tokens in a window: nothing to score");
     std::printf("nll %.6f ppl %.6f tokens %zu\n", sum / count, std::exp(sum / count), count);
     return 0;
 }
@@ -550,7 +587,7 @@ int embed(const Program& program) {
     Session session = program.session();
     const size_t most = h.max_tokens ? std::min<size_t>(h.max_tokens, session.context()) : session.context();
     size_t number = 0;
-    for (std::string line; std::getline(lines, line) && !interrupted;) {
+    for (std::string line; read_line(lines, line);) {
         number++;
         std::vector<int32_t> ids = tokenizer.encode(line);
         if (ids.size() > most) { // the closing special token stays
@@ -567,7 +604,7 @@ int embed(const Program& program) {
         }
         write_text(out + "\n");
     }
-    return interrupted ? 130 : 0;
+    return 0;
 }
 
 int fill(const Program& program) {
@@ -691,20 +728,15 @@ int run(int argc, char** argv) {
     return generate(program);
 }
 
-// Reports what went wrong in one line, whatever bytes a file has put into the message.
-int failed(std::string message, int status) {
-    for (char& c : message)
-        if (static_cast<unsigned char>(c) < ' ') c = '?';
-    std::fprintf(stderr, "run: %s\n", message.c_str());
-    return status;
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_DFL); // a reader that has gone ends the program quietly
     struct sigaction interrupt {};
-    interrupt.sa_handler = [](int) { interrupted = 1; };
+    interrupt.sa_handler = [](int) {
+        if (reading) std::_Exit(130);
+        interrupted = 1;
+    };
     interrupt.sa_flags = int(SA_RESETHAND); // the second Ctrl-C ends the program at once
     sigaction(SIGINT, &interrupt, nullptr);
     try {

@@ -8,7 +8,7 @@ import os
 import re
 import struct
 
-from gguf import ConvertError
+from checkpoints import ConvertError, read_file, read_json
 
 DAMAGE = (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, struct.error)  # what reading an unexpected form raises
 HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tokenizer.h")
@@ -233,9 +233,7 @@ def text_merges(vocab, merges):
 
 
 def from_llama2c(path, vocab_size):
-    with open(path, "rb") as f:
-        data = f.read()
-    at, pieces = 4, []
+    data, at, pieces = read_file(path), 4, []
     while at < len(data):
         if len(data) - at < 8: raise ConvertError(f"{path}: cut off within token {len(pieces)}")
         score, size = struct.unpack_from("<fi", data, at)
@@ -285,14 +283,6 @@ PRE_TOKENIZERS = {
 ADDS_BOS = {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"}  # classes whose add_bos_token outranks the post-processor
 
 
-def read_json(path):
-    try:
-        with open(path, encoding="utf-8") as f:
-            return json.load(f)
-    except (ValueError, RecursionError) as e:
-        raise ConvertError(f"{path} is not valid JSON: {e}") from None
-
-
 def from_folder(path, config):
     """The section of a Hugging Face folder's tokenizer, None if it has none. config: its config.json."""
     folder = Folder(path, config)
@@ -302,8 +292,10 @@ def from_folder(path, config):
         if not os.path.exists(file): continue
         try:
             return folder.finish(reader(file))
+        except ConvertError as e:
+            raise ConvertError(str(e) if path in str(e) else f"{file}: {e}") from None
         except DAMAGE as e:
-            raise ConvertError(f"{file} is damaged or of an unknown form ({type(e).__name__}: {e})") from None
+            raise ConvertError(f"{file} or a file of settings beside it is damaged or of an unknown form ({type(e).__name__}: {e})") from None
     if os.path.exists(os.path.join(path, "sentencepiece.bpe.model")): raise ConvertError(f"{path}: sentencepiece.bpe.model without tokenizer.json is not supported")
     return None
 
@@ -375,7 +367,7 @@ class Folder:
         jinja = os.path.join(self.path, "chat_template.jinja")
         template = self.settings.get("chat_template") or ""
         if os.path.exists(jinja):
-            with open(jinja, encoding="utf-8") as f: template = f.read()
+            template = read_file(jinja).decode()
         elif isinstance(template, list):  # several, by name
             template = next((t["template"] for t in template if t["name"] == "default"), "")
         v.chat_template = template
@@ -525,8 +517,7 @@ class Folder:
         vocab = read_json(path)
         v = self.vocabulary("BYTE_BPE", [*vocab.values(), *self.extra_ids()])
         for text, i in vocab.items(): v.put(i, raw(text) if raw(text) is not None else text.encode(), "NORMAL")
-        with open(os.path.join(self.path, "merges.txt"), encoding="utf-8") as f:
-            lines = f.read().split("\n")
+        lines = read_file(os.path.join(self.path, "merges.txt")).decode().replace("\r\n", "\n").split("\n")
         v.merges = text_merges(vocab, [line for line in lines[lines[0].startswith("#version"):] if line.strip()])
         v.fields.update(pre_tokenizer=C["PRE_QWEN2" if kind == "Qwen2Tokenizer" else "PRE_GPT2"], nfc=int(kind == "Qwen2Tokenizer"),
                         space_prefix=C["PREFIX_MISSING" if self.settings.get("add_prefix_space") else "PREFIX_NONE"])
@@ -538,8 +529,7 @@ class Folder:
     def vocab_txt(self, path):
         kind = self.tokenizer_class or {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer", "mobilebert": "MobileBertTokenizer"}.get(self.config.get("model_type"))
         if kind not in ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"): raise ConvertError(f"{path}: the tokenizer class {kind!r} without tokenizer.json is not supported")
-        with open(path, encoding="utf-8", newline="\n") as f:
-            tokens = f.read().split("\n")
+        tokens = read_file(path).decode().split("\n")
         if tokens[-1] == "": tokens.pop()
         vocab = {text.rstrip("\r"): i for i, text in enumerate(tokens)}
         v = self.vocabulary("WORDPIECE", [len(tokens) - 1, *self.extra_ids()])
@@ -553,8 +543,7 @@ class Folder:
         return v
 
     def sentencepiece(self, path):
-        with open(path, "rb") as f:
-            fields = protobuf(f.read(), path)
+        fields = protobuf(read_file(path), path)
         pieces = []
         for data in fields.get(1, ()):
             p = protobuf(data, path)
