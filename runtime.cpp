@@ -1604,7 +1604,7 @@ void Session::State::run(const std::function<void(Worker&)>& job, size_t n) {
 Session::Session(const Model& model, SessionOptions options) {
     try {
         state_ = std::make_unique<State>(model, options);
-    } catch (const std::bad_alloc&) { fail("not enough memory for a context of %u tokens", options.context ? options.context : model.header().context); }
+    } catch (const std::bad_alloc&) { fail("not enough memory for a context of %u tokens", options.context ? options.context : std::min(model.header().context, 8192u)); }
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -1685,7 +1685,7 @@ int32_t Sampler::sample(const float* scores, size_t n) {
     if (greedy && options_.repeat_penalty == 1) return int32_t(largest_at(scores, n));
     auto& c = candidates_;
     c.resize(n);
-    for (size_t i = 0; i < n; i++) c[i] = {scores[i], int32_t(i)};
+    for (size_t i = 0; i < n; i++) c[i] = {std::isnan(scores[i]) ? -INFINITY : scores[i], int32_t(i)}; // what is not a number has no order
     if (options_.repeat_penalty != 1) {
         std::vector<int32_t> seen = recent_;
         std::sort(seen.begin(), seen.end());

@@ -567,6 +567,14 @@ TEST_CASE("the sampler keeps what its options leave") {
     }
     many.assign(37, NAN);
     CHECK(Sampler(SamplerOptions{0}).sample(many.data(), many.size()) == 0);
+    for (float top_p : {0.5f, 1.f})
+        for (size_t at = 0; at < 37; at++) { // what is not a number is never chosen where a number is
+            many.assign(37, NAN);
+            many[at] = -3;
+            SamplerOptions among;
+            among.top_p = top_p;
+            CHECK(Sampler(among).sample(many.data(), many.size()) == int32_t(at));
+        }
     o.top_p = NAN;
     CHECK_THROWS_AS(Sampler{o}, Error);
 }
