@@ -2290,10 +2290,10 @@ LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scal
             const size_t i = at + half * PANEL;
             const Floats in = i + PANEL <= n ? load(x + i) : i < n ? load_part(x + i, n - i) : set(0);
             const float size = largest(abs(in));
-            const Floats whole = round(mul(in, set(size >= 1e-30f && size < INFINITY ? 127 / size : 0)));
-            store_s8(q + half * PANEL, whole);
+            Floats whole = round(mul(in, set(size >= 1e-30f && size < INFINITY ? 127 / size : 0)));
             float total = sum(whole), d = size / 127;
-            if (!std::isfinite(total)) total = 0, d = NAN; // what is not a number spoils the result, as it does in float
+            if (!std::isfinite(total)) whole = set(0), total = 0, d = NAN; // what is not a number spoils the result, as it does in float
+            store_s8(q + half * PANEL, whole);
             scale->d[half] = d, scale->sum_128[half] = -128 * int32_t(total), scale->d_sum += d * total;
         }
     }

@@ -131,7 +131,7 @@ class Usage(Case):
                               (r"--top-p: '1.5' is out of range: 0 to 1", [m, "--top-p", "1.5"]), (r"--min-p", [m, "--min-p", "2"]), (r"--repeat-penalty", [m, "--repeat-penalty", "0"]),
                               (r"--top-k", [m, "--top-k", "-3"]), (r"-s", [m, "-s", "x"]), (r"-c: '0' is out of range", [m, "-c", "0"]), (r"-j: '0' is out of range", [m, "-j", "0"]),
                               (r"--ids: 'x' is not a number", [m, "--ids", "1 x"]), (r"--ids: no ids", [m, "--ids", " "]), (r"--ids: '-1' is out of range", [m, "--ids", "-1"]),
-                              (r"one model", [m, m, "-p", "x"]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),
+                              (r"one model", [m, m, "-p", "x"]), (r"an empty argument", ["", "-p", "x"]), (r"-f: the file's name is empty", [m, "-f", ""]), (r"--ppl: the file's name is empty", [m, "--ppl", ""]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),
                               (r"--chat and --info exclude", [m, "--chat", "--info"]), (r"-t does not go with --embed", [m, "--embed", "-t", "1"]), (r"--system does not go", [m, "--system", "x"]),
                               (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
                               (r"--stop does not go with --print-ids", [m, "-p", "x", "--stop", "y", "--print-ids"]), (r"--analogy: expected words", [m, "--analogy", "a b"]),
@@ -210,6 +210,19 @@ class Generating(Case):
                 self.assertIn(b"generated:", error)
             else: p.communicate()
 
+    def test_interrupt_before_there_is_anything_to_finish(self):
+        """While a text comes in, and while a long one is read."""
+        big = fixture.make("llama", self.path("very-long.bin"), max_position_embeddings=1 << 17)
+        for args, text in (([], b""), (["--tokenize"], b"half a li"), (["-c", "100000", "-p", "a" * 100000, "-n", "1"], b"")):
+            with self.subTest(args=args[:1]):
+                p = subprocess.Popen([RUN, big, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                p.stdin.write(text)
+                p.stdin.flush()
+                time.sleep(0.3)
+                p.send_signal(signal.SIGINT)
+                self.assertEqual(p.wait(timeout=2), 130)
+                self.assertEqual(p.communicate()[1], b"")
+
     def test_closed_output_ends_quietly(self):
         p = subprocess.run(f"'{RUN}' '{self.llama}' -p hello -t 1 -s 1 | head -c 1", shell=True, capture_output=True, timeout=60)
         self.assertNotIn(b"run: standard", p.stderr)
@@ -218,7 +231,7 @@ class Generating(Case):
         if not os.path.exists("/dev/full"): self.skipTest("no /dev/full")
         self.fails(1, r"/dev/full: No space", self.llama, "--ids", "5", "--logits", "/dev/full")
         with open("/dev/full", "wb") as full:
-            for args in (["-p", "hello", "-n", "4", "-t", "0"], ["--info"], ["--tokenize", "-p", "hello"]):
+            for args in (["-p", "hello", "-n", "4", "-t", "0"], ["--info"], ["--tokenize", "-p", "hello"], ["--help"], ["--version"]):
                 p = subprocess.run([RUN, self.llama, *args], stdout=full, stderr=subprocess.PIPE, timeout=60)
                 self.assertEqual(p.returncode, 1)
                 self.assertRegex(p.stderr.decode(), r"run: standard output: No space")
@@ -248,8 +261,37 @@ class Chat(Case):
         closed = answer if answer[-1] == "2" else answer + ["2"]
         self.assertEqual(self.works(m, "--ids", " ".join(first + closed + then), "-n", 3, "-t", 0, "--print-ids").split(), out[1].split())
 
+    def test_a_turn_that_does_not_fit_is_left_out(self):
+        chat = (self.llama, "--chat", "-n", 1, "-t", 0, "--system", "", "--print-ids")
+        p = run(*chat, stdin=b"a\n" + b"x" * 100 + b"\n\r\nb\r\n")
+        self.assertEqual(p.returncode, 1)
+        self.assertRegex(p.stderr.decode(), r"\Arun: a turn of 121 tokens is left out: the context of 64 has room for \d\d \(-c sets it\)\nprompt: [^\n]*\n\Z")
+        self.assertEqual(p.stdout.decode(), self.works(*chat, stdin=b"a\nb\n"))
+
     def test_no_template(self):
         self.fails(1, r"no chat template", self.bert, "--chat", "-p", "hi")
+
+
+class Changes(Case):
+    def start(self):
+        path = fixture.make("llama", self.path("model.bin"), max_position_embeddings=256)
+        p = subprocess.Popen([RUN, path, "--chat", "-n", "2", "-t", "0", "--print-ids"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        p.stdin.write(b"a\n")
+        p.stdin.flush()
+        return p, p.stdout.readline()
+
+    def test_replaced(self):
+        p, first = self.start()
+        os.replace(self.write("new.bin", b"something else"), self.path("model.bin"))
+        self.assertEqual(len(first.split()), 2)
+        self.assertEqual(len(p.communicate(b"b\n", timeout=20)[0].split()), 2)
+        self.assertEqual(p.returncode, 0)
+
+    def test_cut(self):
+        p, _ = self.start()
+        os.truncate(self.path("model.bin"), 100)
+        _, error = p.communicate(b"b\n", timeout=20)
+        self.assertEqual((p.returncode, error), (1, b"run: the checkpoint was cut or became unreadable while it was in use\n"))
 
 
 class Scores(Case):
@@ -286,6 +328,7 @@ class Scores(Case):
 
     def test_perplexity_needs_something_to_score(self):
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("empty", b""))
+        self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("some", b"hello world"), "-c", 1)
         self.fails(1, r"left to right", self.bert, "--ppl", self.path("empty"))
 
 

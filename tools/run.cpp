@@ -739,6 +739,11 @@ int main(int argc, char** argv) {
     };
     interrupt.sa_flags = int(SA_RESETHAND); // the second Ctrl-C ends the program at once
     sigaction(SIGINT, &interrupt, nullptr);
+    std::signal(SIGBUS, [](int) { // reading a page of the mapped file failed
+        static const char text[] = "run: the checkpoint was cut or became unreadable while it was in use\n";
+        [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+        std::_Exit(1);
+    });
     try {
         const int status = run(argc, argv);
         write_text(""); // a full disk shows at the flush
