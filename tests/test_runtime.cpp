@@ -87,7 +87,8 @@ std::vector<int32_t> some_tokens(size_t n, uint32_t vocab) {
 TEST_CASE("each matrix kernel gives what plain arithmetic gives, on odd sizes and misaligned inputs") {
     for (const Kernels* k : all_kernels())
         for (Type type : {TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_Q8, TYPE_Q4})
-            for (auto [rows, cols, n] : {std::array<uint32_t, 3>{1, 1, 1}, {16, 32, 1}, {17, 33, 2}, {100, 96, 37}, {70, 5, 13}, {31, 63, 24}, {129, 200, 5}}) {
+            for (const auto& shape : {std::array<uint32_t, 3>{1, 1, 1}, {16, 32, 1}, {17, 33, 2}, {100, 96, 37}, {70, 5, 13}, {31, 63, 24}, {129, 200, 5}}) {
+                const uint32_t rows = shape[0], cols = shape[1], n = shape[2];
                 CAPTURE(k->name); CAPTURE(type_name(type)); CAPTURE(rows); CAPTURE(cols); CAPTURE(n);
                 const Packed p(type, rows, cols, normals(size_t(rows) * cols, 1));
                 const Inputs in(*k, n, cols, normals(size_t(n) * cols, 2), 1);
