@@ -13,7 +13,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 
 import model_format
 from assemble import Assembler, storage
@@ -172,14 +171,14 @@ class File:
 
 def write(file, out_path):
     """Writes next to OUT first, so that a model.bin is whole or not there."""
-    folder = os.path.dirname(os.path.abspath(out_path))
-    try:
-        fd, temporary = tempfile.mkstemp(prefix=".convert-", suffix=".bin", dir=folder)
-    except OSError as e:
-        raise ConvertError(f"{out_path}: cannot be written: {e.strerror}") from None
+    temporary = os.path.join(os.path.dirname(os.path.abspath(out_path)), f".convert-{os.urandom(8).hex()}.bin")
     helper = None
     try:
-        with os.fdopen(fd, "r+b") as f:
+        try:
+            f = open(temporary, "xb")
+        except OSError as e:
+            raise ConvertError(f"{out_path}: cannot be written: {e.strerror}") from None
+        with f:
             f.truncate(file.bytes)
             for at, data in file.parts:
                 f.seek(at)
@@ -187,9 +186,6 @@ def write(file, out_path):
         helper = subprocess.Popen([QUANTIZE], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         _, complaint = helper.communicate(file.jobs(temporary).encode(errors="surrogateescape"))
         if helper.returncode: raise ConvertError(complaint.decode(errors="replace").strip().replace(temporary, out_path) or f"build/quantize ended with status {helper.returncode}")
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, out_path)
     except BaseException:
         if helper and helper.poll() is None:
