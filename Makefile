@@ -21,7 +21,7 @@ all: run build/quantize
 run: build/release/tools/run.o build/release/runtime.o
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
 
-build/quantize: build/release/tools/quantize.o build/release/runtime.o
+build/quantize: build/release/tools/quantize.o
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
 
 # One folder of objects for each way to compile: $(call variant,name,compiler,flags)
