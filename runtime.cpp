@@ -54,6 +54,9 @@ constexpr size_t SPAN = 512;  // keys over which one softmax streams; spans are 
 constexpr size_t QUERIES = 36; // queries that attention takes at a time
 constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers together
 
+// Bytes of a block of 16 rows and 32 columns (model.h): the scales, for q4 the minima, then the numbers.
+constexpr size_t Q8_HEAD = PANEL * 2, Q8_BYTES = Q8_HEAD + PANEL * BLOCK, Q4_HEAD = PANEL * 4, Q4_BYTES = Q4_HEAD + PANEL * BLOCK / 2;
+
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // ---- kernels: what each instruction set offers --------------------------------------------------------------------
@@ -383,7 +386,7 @@ struct Model::Weights {
     const float* rope_factors[2][2] = {}; // of Header.rope: short, long
     NormWeights embed_norm, head_norm;
     Stack encoder, decoder;
-    bool quantized = false;        // some matrix wants int8 activations
+    bool quantized_layers = false, quantized_scores = false; // some matrix of the layers, or of embedding and scores, wants int8 activations
     bool exact = false;            // some matrix is f32, so keys and values are too
     uint64_t all_bytes = 0;        // of all matrices: how much work a token is
     size_t attn_width = 0, qkv_width = 0, ff_width = 0; // the widest rows that a layer's matrices make: attention's result, its projections, feed-forward's inside
@@ -396,8 +399,8 @@ uint64_t matrix_bytes(Type type, uint64_t rows, uint64_t cols) {
     case TYPE_F32: return panels * cols * PANEL * 4;
     case TYPE_F16:
     case TYPE_BF16: return panels * cols * PANEL * 2;
-    case TYPE_Q8: return panels * blocks * (PANEL * 2 + PANEL * BLOCK);
-    case TYPE_Q4: return panels * blocks * (PANEL * 4 + PANEL * BLOCK / 2);
+    case TYPE_Q8: return panels * blocks * Q8_BYTES;
+    case TYPE_Q4: return panels * blocks * Q4_BYTES;
     }
     return 0;
 }
@@ -583,7 +586,8 @@ void load_tensors(Model::Weights& w, const char* path) {
     d.done();
     for (const TensorEntry& t : w.directory) {
         if (t.layout != LAYOUT_PANELS) continue;
-        w.quantized |= t.type == TYPE_Q8 || t.type == TYPE_Q4;
+        const bool layers = !strncmp(t.name, "layers.", 7) || !strncmp(t.name, "encoder.", 8);
+        (layers ? w.quantized_layers : w.quantized_scores) |= t.type == TYPE_Q8 || t.type == TYPE_Q4;
         w.exact |= t.type == TYPE_F32;
         w.all_bytes += t.bytes;
     }
@@ -654,11 +658,11 @@ void copy_row(const Matrix& m, size_t r, float* out) {
         else if (m.type == TYPE_F16) out[c] = half_to_float(half(panel + at * 2));
         else if (m.type == TYPE_BF16) out[c] = bf16_to_float(half(panel + at * 2));
         else if (m.type == TYPE_Q8) {
-            const uint8_t* block = panel + c / BLOCK * (PANEL * 2 + PANEL * BLOCK);
-            out[c] = half_to_float(half(block + 2 * lane)) * float(int8_t(block[PANEL * 2 + i / 4 * 64 + 4 * lane + i % 4]));
+            const uint8_t* block = panel + c / BLOCK * Q8_BYTES;
+            out[c] = half_to_float(half(block + 2 * lane)) * float(int8_t(block[Q8_HEAD + i / 4 * 64 + 4 * lane + i % 4]));
         } else {
-            const uint8_t* block = panel + c / BLOCK * (PANEL * 4 + PANEL * BLOCK / 2);
-            const uint8_t pair = block[PANEL * 4 + i % 16 / 4 * 64 + 4 * lane + i % 4];
+            const uint8_t* block = panel + c / BLOCK * Q4_BYTES;
+            const uint8_t pair = block[Q4_HEAD + i % 16 / 4 * 64 + 4 * lane + i % 4];
             out[c] = half_to_float(half(block + 2 * lane)) * float(i < 16 ? pair & 15 : pair >> 4) + half_to_float(half(block + PANEL * 2 + 2 * lane));
         }
     }
@@ -852,6 +856,7 @@ struct Activations {
     Buffer<int8_t> q;
     Buffer<BlockScale> scale;
     size_t width = 0, rows = 0;
+    bool quantized = false; // some reader wants int8
     void resize(size_t new_rows, size_t new_width) {
         width = new_width, rows = new_rows;
         const size_t blocks = (width + BLOCK - 1) / BLOCK;
@@ -1056,7 +1061,7 @@ private:
     void norm(const float* from, size_t n, const NormWeights& nw, float* to) const { k.norm(from, n, h.norm, h.norm_eps, nw, to); }
     void ready(Activations& a, size_t row, size_t cols, size_t first = 0) { // a row, or a part of one that begins a block, is complete: here is its int8 twin
         const size_t at = first / BLOCK * a.rows + row;
-        if (w.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + at * BLOCK, a.scale.data() + at, a.rows);
+        if (a.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + at * BLOCK, a.scale.data() + at, a.rows);
     }
     void matmul(const Matrix& m, Activations& in, size_t n, float* out, size_t stride, const float* bias, Worker& me, const uint32_t* range = nullptr) {
         const size_t fours = (m.panels() + 3) / 4, parts = std::min<size_t>(fours, me.threads() == 1 ? 1 : 4 * me.threads()); // panels go by fours through the kernel
@@ -1109,6 +1114,8 @@ Session::State::State(const Model& model, SessionOptions options)
     }
     if (h.positions == POSITIONS_SINUSOIDAL) sinusoids = sinusoid_frequencies(h.dim, h.sinusoid);
     if (h.positions == POSITIONS_ALIBI) slopes = w.alibi_slopes ? std::vector<float>(w.alibi_slopes, w.alibi_slopes + h.n_heads) : alibi_slopes(h.n_heads);
+    for (Activations* a : {&normed, &attn, &ff, &q_compressed, &q_plain, &found, &gathered}) a->quantized = w.quantized_layers;
+    head_in.quantized = w.quantized_scores;
     scratch.resize(team.size());
 }
 
@@ -1167,9 +1174,7 @@ void Session::State::embed(const Pass& p, Worker& me) {
         for (size_t i = 0; i < h.embed_dim; i++) e[i] *= scale;
         if (projected) ready(head_in, t, h.embed_dim);
     });
-    if (projected) {
-        matmul(w.project_in, head_in, p.n, x.f.data(), x.width, nullptr, me);
-    }
+    if (projected) matmul(w.project_in, head_in, p.n, x.f.data(), x.width, nullptr, me);
     each_row(p.n, me, [&](size_t t) {
         float* e = x.row(t);
         const size_t position = p.start + t + h.position_offset;
@@ -1845,13 +1850,13 @@ INLINE float sum(Floats a) {
 INLINE float largest(Floats a) { return *std::max_element(a.v, a.v + PANEL); }
 #undef EACH
 struct Ints { int32_t v[PANEL]; };
-struct Bytes { const uint8_t* low; const uint8_t* high; bool nibbles; };
+struct Bytes { const uint8_t* low; const uint8_t* high; }; // one of them: bytes, or low halves; high halves
 using IntsU4 = Ints;
 INLINE Ints zero_u4() { return {}; }
 INLINE Ints start_s8(int32_t) { return {}; }
-INLINE Bytes load_low(const uint8_t* p) { return {p, nullptr, true}; }
-INLINE Bytes load_high(const uint8_t* p) { return {nullptr, p, true}; }
-INLINE Bytes load_s8(const uint8_t* p) { return {p, nullptr, false}; }
+INLINE Bytes load_low(const uint8_t* p) { return {p, nullptr}; }
+INLINE Bytes load_high(const uint8_t* p) { return {nullptr, p}; }
+INLINE Bytes load_s8(const uint8_t* p) { return {p, nullptr}; }
 INLINE Ints dot_u4(Ints a, Bytes w, const int8_t* x) {
     for (uint32_t i = 0; i < PANEL; i++)
         for (uint32_t j = 0; j < 4; j++) a.v[i] += (w.low ? w.low[4 * i + j] & 15 : w.high[4 * i + j] >> 4) * x[j];
@@ -2064,7 +2069,7 @@ struct Q8Tile {
             const int8_t* q = x.q + (b * x.step + t) * BLOCK;
 #pragma GCC unroll 4
             for (int p = 0; p < P; p++) {
-                const uint8_t* block = w + size_t(p) * panel_bytes + b * (PANEL * 2 + PANEL * BLOCK);
+                const uint8_t* block = w + size_t(p) * panel_bytes + b * Q8_BYTES;
                 const Floats d = load_f16(block);
 #pragma GCC unroll 2
                 for (size_t half = 0; half < 2; half++) {
@@ -2073,7 +2078,7 @@ struct Q8Tile {
                     for (size_t i = 0; i < T; i++) s[i] = start_s8(scale[i].sum_128[half]);
 #pragma GCC unroll 4
                     for (size_t g = 4 * half; g < 4 * half + 4; g++) {
-                        const Bytes v = load_s8(block + PANEL * 2 + 64 * g);
+                        const Bytes v = load_s8(block + Q8_HEAD + 64 * g);
 #pragma GCC unroll 8
                         for (size_t i = 0; i < T; i++) s[i] = dot_s8(s[i], v, q + i * BLOCK + 4 * g);
                     }
@@ -2091,7 +2096,7 @@ struct Q4Tile {
             const int8_t* q = x.q + (b * x.step + t) * BLOCK;
 #pragma GCC unroll 4
             for (int p = 0; p < P; p++) {
-                const uint8_t* block = w + size_t(p) * panel_bytes + b * (PANEL * 4 + PANEL * BLOCK / 2);
+                const uint8_t* block = w + size_t(p) * panel_bytes + b * Q4_BYTES;
                 const Floats d = load_f16(block), m = load_f16(block + PANEL * 2);
 #pragma GCC unroll 2
                 for (size_t half = 0; half < 2; half++) {
@@ -2100,7 +2105,7 @@ struct Q4Tile {
                     for (size_t i = 0; i < T; i++) s[i] = zero_u4();
 #pragma GCC unroll 4
                     for (size_t g = 0; g < 4; g++) {
-                        const Bytes v = half ? load_high(block + PANEL * 4 + 64 * g) : load_low(block + PANEL * 4 + 64 * g);
+                        const Bytes v = half ? load_high(block + Q4_HEAD + 64 * g) : load_low(block + Q4_HEAD + 64 * g);
 #pragma GCC unroll 8
                         for (size_t i = 0; i < T; i++) s[i] = dot_u4(s[i], v, q + i * BLOCK + 16 * half + 4 * g);
                     }
