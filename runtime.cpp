@@ -64,8 +64,8 @@ size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 // A row of activations in int8, by blocks of 32 columns as in q8 and q4. Each half has a scale of its own, for these have outliers.
 struct BlockScale {
     float d[2];
-    int32_t sum_128[2]; // -128 times the sum of the half's quantised values
-    float d_sum;    // of what they stand for
+    float start_s8, start_u4; // what scaled() begins with
+    float d_sum;              // of what the numbers stand for
 };
 
 // Rows of activations that go into a matrix: floats, and for q8 and q4 weights the same in int8.
@@ -120,6 +120,7 @@ struct Kernels {
     void (*norm)(const float* x, size_t n, uint32_t kind, float eps, const NormWeights& w, float* y); // y may be x
     void (*activate)(float* x, size_t n, uint32_t activation, const float* times);                    // x = act(x) (* times)
     void (*quantize)(const float* x, size_t n, int8_t* q, BlockScale* scale, size_t step); // a row of Rows
+    void (*scale_add)(const float* x, float scale, const float* add, size_t n, float* y);  // y = scale x + add; add may be null, or y
 };
 
 float half_to_float(uint16_t h) {
@@ -1250,7 +1251,7 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
             for (size_t g = 0; g < group; g++) {
                 const size_t head = kv * group + g, r = a.rows++;
                 const int64_t position = int64_t(p.start + t);
-                for (size_t i = 0; i < key_dim; i++) s.q.data()[r * key_dim + i] = queries[t * q_stride + head * key_dim + i] * l.h.attn_scale;
+                k.scale_add(queries + t * q_stride + head * key_dim, l.h.attn_scale, nullptr, key_dim, s.q.data() + r * key_dim);
                 s.position[r] = position, s.first[r] = first_key(position), s.last[r] = last_key(position);
                 if (biased) s.bias[r] = by_distance.data() + head * (2 * context + 1) + context - size_t(position);
                 if (sloped) s.slope[r] = slopes[head];
@@ -1464,7 +1465,7 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
         each_row(n, me, [&](size_t i) {
             const size_t t = tokens[range[0] + i];
             const float weight = routes.data()[t * all + e];
-            for (size_t j = 0; j < dim; j++) sub.data()[t * dim + j] += weight * expert_out.data()[i * dim + j];
+            k.scale_add(expert_out.data() + i * dim, weight, sub.data() + t * dim, dim, sub.data() + t * dim);
         }, range);
     }
     if (!h.shared_dim) return;
@@ -1472,7 +1473,7 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
     feed_forward(l.shared, normed, n, expert_out.data(), me);
     each_row(n, me, [&](size_t t) {
         const float gate = h.shared_gate ? 1 / (1 + std::exp(-routes.data()[t])) : 1;
-        for (size_t j = 0; j < dim; j++) sub.data()[t * dim + j] += gate * expert_out.data()[t * dim + j];
+        k.scale_add(expert_out.data() + t * dim, gate, sub.data() + t * dim, dim, sub.data() + t * dim);
     });
 }
 
@@ -1492,7 +1493,7 @@ void Session::State::layers(const Pass& p, Worker& me) {
         each_row(p.n, me, [&](size_t t) {
             float *to = x.row(t), *from = sub.data() + t * h.dim;
             if (output_norm.weight) norm(from, h.dim, output_norm, from);
-            for (size_t i = 0; i < h.dim; i++) to[i] += h.residual_scale * from[i];
+            k.scale_add(from, h.residual_scale, to, h.dim, to);
             if (post) norm(to, h.dim, nw, to);
         });
     };
@@ -1816,7 +1817,8 @@ namespace {
 #define INLINE LOCUS_TARGET inline __attribute__((always_inline))
 
 // ---- vectors of 16: floats, and sums of int8 products -----------------------------------------------------------------------
-// dot_u4 and dot_s8 add, for 16 rows, the products of 4 columns of weights with 4 activations; sum_s8_start is what such a sum begins with.
+// dot_u4 and dot_s8 add, for 16 rows, the products of 4 columns of weights with 4 activations to a sum that zero_u4 or zero_s8 began; scaled gives
+// d[0] a + d[1] b for the sums of the two halves of a block. A 4-bit weight counts as 1 / U4_UNIT.
 
 #if LOCUS_LEVEL == 0
 struct Floats { float v[PANEL]; };
@@ -1853,7 +1855,8 @@ struct Ints { int32_t v[PANEL]; };
 struct Bytes { const uint8_t* low; const uint8_t* high; }; // one of them: bytes, or low halves; high halves
 using IntsU4 = Ints;
 INLINE Ints zero_u4() { return {}; }
-INLINE Ints start_s8(int32_t) { return {}; }
+INLINE Ints zero_s8() { return {}; }
+constexpr float U4_UNIT = 1;
 INLINE Bytes load_low(const uint8_t* p) { return {p, nullptr}; }
 INLINE Bytes load_high(const uint8_t* p) { return {nullptr, p}; }
 INLINE Bytes load_s8(const uint8_t* p) { return {p, nullptr}; }
@@ -1867,12 +1870,12 @@ INLINE Ints dot_s8(Ints a, Bytes w, const int8_t* x) {
         for (uint32_t j = 0; j < 4; j++) a.v[i] += int8_t(w.low[4 * i + j]) * x[j];
     return a;
 }
-INLINE Floats floats(Ints a) {
+INLINE Floats scaled(Ints a, Ints b, const float* d, float) {
     Floats r;
-    for (uint32_t i = 0; i < PANEL; i++) r.v[i] = float(a.v[i]);
+    for (uint32_t i = 0; i < PANEL; i++) r.v[i] = d[0] * float(a.v[i]) + d[1] * float(b.v[i]);
     return r;
 }
-constexpr int SOLO = 1, PAIR = 1, MANY = 4, MANY_INT = 4; // panels side by side for one token, for many (floats); tokens side by side
+constexpr int SOLO = 1, PAIR = 1, MANY = 4, PAIR_INT = 1, MANY_INT = 4; // panels side by side for one token, for many (floats); tokens side by side
 #endif
 
 #if LOCUS_LEVEL == 1
@@ -1926,7 +1929,8 @@ struct Bytes { __m256i a, b; };
 INLINE __m256i load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 INLINE __m256i low_half(__m256i x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
 INLINE IntsU4 zero_u4() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-INLINE Ints start_s8(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+INLINE Ints zero_s8() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+constexpr float U4_UNIT = 1;
 INLINE Bytes load_low(const uint8_t* p) { return {low_half(load_bytes(p)), low_half(load_bytes(p + 32))}; }
 INLINE Bytes load_high(const uint8_t* p) { return {low_half(_mm256_srli_epi16(load_bytes(p), 4)), low_half(_mm256_srli_epi16(load_bytes(p + 32), 4))}; }
 INLINE Bytes load_s8(const uint8_t* p) { return {load_bytes(p), load_bytes(p + 32)}; }
@@ -1951,7 +1955,8 @@ INLINE Floats floats(IntsU4 s) {
     const __m256i one = _mm256_set1_epi16(1);
     return floats(Ints{_mm256_madd_epi16(s.a, one), _mm256_madd_epi16(s.b, one)});
 }
-constexpr int SOLO = 4, PAIR = 1, MANY = 6, MANY_INT = 4;
+template <class S> INLINE Floats scaled(S a, S b, const float* d, float) { return fma(floats(b), set(d[1]), mul(floats(a), set(d[0]))); }
+constexpr int SOLO = 4, PAIR = 1, MANY = 6, PAIR_INT = 1, MANY_INT = 4;
 #endif
 
 #if LOCUS_LEVEL == 2
@@ -1982,10 +1987,14 @@ INLINE float largest(Floats x) { return _mm512_reduce_max_ps(x.v); }
 struct Ints { __m512i v; };
 using IntsU4 = Ints;
 struct Bytes { __m512i v; };
-INLINE Ints zero_u4() { return {_mm512_setzero_si512()}; }
-INLINE Ints start_s8(int32_t sum_128) { return {_mm512_set1_epi32(sum_128)}; } // weights go in as q + 128
-INLINE Bytes load_low(const uint8_t* p) { return {_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15))}; }
-INLINE Bytes load_high(const uint8_t* p) { return {_mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(p), 4), _mm512_set1_epi8(15))}; }
+// Sums begin with the bits of 1.5 * 2^23: read as a float, they are that number plus the sum, and scaled() takes it off again. What this
+// rounds away is about 1 of the sum's units.
+INLINE Ints zero_u4() { return {_mm512_set1_epi32(0x4b400000)}; }
+INLINE Ints zero_s8() { return zero_u4(); } // weights go in as q + 128, start_s8 takes off the 128
+INLINE __m512i high_half(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi8(-16)); }
+INLINE Bytes load_low(const uint8_t* p) { return {high_half(_mm512_slli_epi16(_mm512_loadu_si512(p), 4))}; }
+INLINE Bytes load_high(const uint8_t* p) { return {high_half(_mm512_loadu_si512(p))}; }
+constexpr float U4_UNIT = 1 / 16.f;
 INLINE Bytes load_s8(const uint8_t* p) { return {_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128))}; }
 INLINE Ints dot_u4(Ints s, Bytes w, const int8_t* x) {
     int32_t v;
@@ -1993,8 +2002,8 @@ INLINE Ints dot_u4(Ints s, Bytes w, const int8_t* x) {
     return {_mm512_dpbusd_epi32(s.v, w.v, _mm512_set1_epi32(v))};
 }
 INLINE Ints dot_s8(Ints s, Bytes w, const int8_t* x) { return dot_u4(s, w, x); }
-INLINE Floats floats(Ints s) { return {_mm512_cvtepi32_ps(s.v)}; }
-constexpr int SOLO = 4, PAIR = 2, MANY = 12, MANY_INT = 8;
+INLINE Floats scaled(Ints a, Ints b, const float* d, float start) { return fma({_mm512_castsi512_ps(b.v)}, set(d[1]), fma({_mm512_castsi512_ps(a.v)}, set(d[0]), set(start))); }
+constexpr int SOLO = 4, PAIR = 2, MANY = 12, PAIR_INT = 2, MANY_INT = 8;
 #endif
 
 INLINE Floats load_part(const float* p, size_t n, float rest = 0) { // n < 16 of them
@@ -2067,24 +2076,30 @@ struct Q8Tile {
         for (size_t b = 0; b < (cols + BLOCK - 1) / BLOCK; b++) {
             const BlockScale* scale = x.scale + b * x.step + t;
             const int8_t* q = x.q + (b * x.step + t) * BLOCK;
-#pragma GCC unroll 4
-            for (int p = 0; p < P; p++) {
-                const uint8_t* block = w + size_t(p) * panel_bytes + b * Q8_BYTES;
-                const Floats d = load_f16(block);
+            const uint8_t* block = w + b * Q8_BYTES;
+            Ints s[2][T][P];
 #pragma GCC unroll 2
-                for (size_t half = 0; half < 2; half++) {
-                    Ints s[T];
-#pragma GCC unroll 8
-                    for (size_t i = 0; i < T; i++) s[i] = start_s8(scale[i].sum_128[half]);
+            for (size_t half = 0; half < 2; half++) {
+#pragma GCC unroll 12
+                for (size_t i = 0; i < T; i++)
 #pragma GCC unroll 4
-                    for (size_t g = 4 * half; g < 4 * half + 4; g++) {
-                        const Bytes v = load_s8(block + Q8_HEAD + 64 * g);
-#pragma GCC unroll 8
-                        for (size_t i = 0; i < T; i++) s[i] = dot_s8(s[i], v, q + i * BLOCK + 4 * g);
-                    }
-#pragma GCC unroll 8
-                    for (size_t i = 0; i < T; i++) y[i][p] = fma(floats(s[i]), mul(d, set(scale[i].d[half])), y[i][p]);
+                    for (size_t p = 0; p < P; p++) s[half][i][p] = zero_s8();
+#pragma GCC unroll 4
+                for (size_t g = 4 * half; g < 4 * half + 4; g++) {
+                    Bytes v[P];
+#pragma GCC unroll 4
+                    for (size_t p = 0; p < P; p++) v[p] = load_s8(block + p * panel_bytes + Q8_HEAD + 64 * g);
+#pragma GCC unroll 12
+                    for (size_t i = 0; i < T; i++)
+#pragma GCC unroll 4
+                        for (size_t p = 0; p < P; p++) s[half][i][p] = dot_s8(s[half][i][p], v[p], q + i * BLOCK + 4 * g);
                 }
+            }
+#pragma GCC unroll 4
+            for (size_t p = 0; p < P; p++) {
+                const Floats d = load_f16(block + p * panel_bytes);
+#pragma GCC unroll 12
+                for (size_t i = 0; i < T; i++) y[i][p] = fma(scaled(s[0][i][p], s[1][i][p], scale[i].d, scale[i].start_s8), d, y[i][p]);
             }
         }
     }
@@ -2094,26 +2109,33 @@ struct Q4Tile {
         for (size_t b = 0; b < (cols + BLOCK - 1) / BLOCK; b++) {
             const BlockScale* scale = x.scale + b * x.step + t;
             const int8_t* q = x.q + (b * x.step + t) * BLOCK;
-#pragma GCC unroll 4
-            for (int p = 0; p < P; p++) {
-                const uint8_t* block = w + size_t(p) * panel_bytes + b * Q4_BYTES;
-                const Floats d = load_f16(block), m = load_f16(block + PANEL * 2);
+            const uint8_t* block = w + b * Q4_BYTES;
+            IntsU4 s[2][T][P];
 #pragma GCC unroll 2
-                for (size_t half = 0; half < 2; half++) {
-                    IntsU4 s[T];
-#pragma GCC unroll 8
-                    for (size_t i = 0; i < T; i++) s[i] = zero_u4();
+            for (size_t half = 0; half < 2; half++) {
+#pragma GCC unroll 12
+                for (size_t i = 0; i < T; i++)
 #pragma GCC unroll 4
-                    for (size_t g = 0; g < 4; g++) {
-                        const Bytes v = half ? load_high(block + Q4_HEAD + 64 * g) : load_low(block + Q4_HEAD + 64 * g);
-#pragma GCC unroll 8
-                        for (size_t i = 0; i < T; i++) s[i] = dot_u4(s[i], v, q + i * BLOCK + 16 * half + 4 * g);
+                    for (size_t p = 0; p < P; p++) s[half][i][p] = zero_u4();
+#pragma GCC unroll 4
+                for (size_t g = 0; g < 4; g++) {
+                    Bytes v[P];
+#pragma GCC unroll 4
+                    for (size_t p = 0; p < P; p++) {
+                        const uint8_t* from = block + p * panel_bytes + Q4_HEAD + 64 * g;
+                        v[p] = half ? load_high(from) : load_low(from);
                     }
-#pragma GCC unroll 8
-                    for (size_t i = 0; i < T; i++) y[i][p] = fma(floats(s[i]), mul(d, set(scale[i].d[half])), y[i][p]);
+#pragma GCC unroll 12
+                    for (size_t i = 0; i < T; i++)
+#pragma GCC unroll 4
+                        for (size_t p = 0; p < P; p++) s[half][i][p] = dot_u4(s[half][i][p], v[p], q + i * BLOCK + 16 * half + 4 * g);
                 }
-#pragma GCC unroll 8
-                for (size_t i = 0; i < T; i++) y[i][p] = fma(m, set(scale[i].d_sum), y[i][p]);
+            }
+#pragma GCC unroll 4
+            for (size_t p = 0; p < P; p++) {
+                const Floats d = mul(load_f16(block + p * panel_bytes), set(U4_UNIT)), m = load_f16(block + p * panel_bytes + PANEL * 2);
+#pragma GCC unroll 12
+                for (size_t i = 0; i < T; i++) y[i][p] = fma(m, set(scale[i].d_sum), fma(scaled(s[0][i][p], s[1][i][p], scale[i].d, scale[i].start_u4), d, y[i][p]));
             }
         }
     }
@@ -2165,8 +2187,8 @@ LOCUS_TARGET void matmul(const Matrix& w, uint32_t begin, uint32_t end, const Ro
     case TYPE_F32: return multiply<FloatTile<F32>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
     case TYPE_F16: return multiply<FloatTile<F16>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
     case TYPE_BF16: return multiply<FloatTile<BF16>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q8: return multiply<Q8Tile, 1, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q4: return multiply<Q4Tile, 1, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q8: return multiply<Q8Tile, PAIR_INT, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q4: return multiply<Q4Tile, PAIR_INT, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
     }
 }
 
@@ -2210,20 +2232,21 @@ LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
             if (a.slope)
                 for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
                     s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * float(key + int64_t(i) - a.position[r]);
-            std::fill_n(s, begin, -INFINITY);
-            std::fill_n(s + end, TILE - end, -INFINITY);
+            const bool masked = begin > 0 || end < TILE;
+            if (masked) std::fill_n(s, begin, -INFINITY), std::fill_n(s + end, TILE - end, -INFINITY);
             Floats m = load(s), t = set(0);
             for (size_t i = PANEL; i < TILE; i += PANEL) m = max(m, load(s + i));
-            const float before = most;
-            most = std::max(before, largest(m));
-            for (size_t i = 0; i < TILE; i += PANEL) store(s + i, exp(sub(load(s + i), set(most))));
-            std::fill_n(s, begin, 0.f);
-            std::fill_n(s + end, TILE - end, 0.f);
-            for (size_t i = 0; i < TILE; i += PANEL) t = add(t, load(s + i));
-            const float shrink = before == -INFINITY ? 0 : std::exp(before - most);
-            total = total * shrink + sum(t);
-            if (shrink != 1)
+            const float before = most, here = largest(m);
+            if (here > before) {
+                most = here;
+                const float shrink = before == -INFINITY ? 0 : std::exp(before - most);
+                total *= shrink;
                 for (size_t i = 0; i < padded; i += PANEL) store(out + i, mul(load(out + i), set(shrink)));
+            }
+            for (size_t i = 0; i < TILE; i += PANEL) store(s + i, exp(sub(load(s + i), set(most))));
+            if (masked) std::fill_n(s, begin, 0.f), std::fill_n(s + end, TILE - end, 0.f);
+            for (size_t i = 0; i < TILE; i += PANEL) t = add(t, load(s + i));
+            total += sum(t);
         }
         if (a.values) {
             values.cols = uint32_t(n), values.data = a.values + slot * PANEL * element;
@@ -2288,25 +2311,33 @@ LOCUS_TARGET void activate(float* x, size_t n, uint32_t kind, const float* times
     store_part(x + whole, times ? mul(a, load_part(times + whole, part)) : a, part);
 }
 
+LOCUS_TARGET void scale_add(const float* x, float scale, const float* add, size_t n, float* y) {
+    const size_t whole = n / PANEL * PANEL, part = n - whole;
+    for (size_t i = 0; i < whole; i += PANEL) store(y + i, fma(load(x + i), set(scale), add ? load(add + i) : set(0)));
+    if (part) store_part(y + whole, fma(load_part(x + whole, part), set(scale), add ? load_part(add + whole, part) : set(0)), part);
+}
+
 LOCUS_TARGET void quantize(const float* x, size_t n, int8_t* q, BlockScale* scale, size_t step) {
     for (size_t at = 0; at < n; at += BLOCK, q += step * BLOCK, scale += step) {
-        scale->d_sum = 0;
+        Floats total = set(0);
         for (size_t half = 0; half < 2; half++) {
             const size_t i = at + half * PANEL;
             const Floats in = i + PANEL <= n ? load(x + i) : i < n ? load_part(x + i, n - i) : set(0);
-            const float size = largest(abs(in));
-            Floats whole = round(mul(in, set(size >= 1e-30f && size < INFINITY ? 127 / size : 0)));
-            float total = sum(whole), d = size / 127;
-            if (!std::isfinite(total)) whole = set(0), total = 0, d = NAN; // what is not a number spoils the result, as it does in float
+            const float size = largest(abs(in)), d = size * (1 / 127.f);
+            const Floats whole = round(mul(in, set(size >= 1e-30f && size < INFINITY ? 127 / size : 0)));
             store_s8(q + half * PANEL, whole);
-            scale->d[half] = d, scale->sum_128[half] = -128 * int32_t(total), scale->d_sum += d * total;
+            total = fma(whole, set(d), total);
+            scale->d[half] = d;
         }
+        scale->d_sum = sum(total);
+        if (!std::isfinite(scale->d_sum)) scale->d[0] = scale->d[1] = NAN; // what is not a number spoils the result, as it does in float
+        scale->start_u4 = -0x1.8p23f * (scale->d[0] + scale->d[1]), scale->start_s8 = scale->start_u4 - 128 * scale->d_sum;
     }
 }
 
 #define TEXT_(name) #name
 #define TEXT(name) TEXT_(name)
-constexpr Kernels kernels = {TEXT(LOCUS_ISA), matmul, attention, to_half, norm, activate, quantize};
+constexpr Kernels kernels = {TEXT(LOCUS_ISA), matmul, attention, to_half, norm, activate, quantize, scale_add};
 #undef TEXT
 #undef TEXT_
 #undef INLINE
