@@ -1875,7 +1875,8 @@ INLINE Floats scaled(Ints a, Ints b, const float* d, float) {
     for (uint32_t i = 0; i < PANEL; i++) r.v[i] = d[0] * float(a.v[i]) + d[1] * float(b.v[i]);
     return r;
 }
-constexpr int SOLO = 1, PAIR = 1, MANY = 4, PAIR_INT = 1, MANY_INT = 4; // panels side by side for one token, for many (floats); tokens side by side
+// Panels side by side for one row, two to four, many; rows side by side
+constexpr int SOLO = 1, FEW = 1, PAIR = 1, MANY = 4, PAIR_INT = 1, MANY_INT = 4;
 #endif
 
 #if LOCUS_LEVEL == 1
@@ -1956,7 +1957,7 @@ INLINE Floats floats(IntsU4 s) {
     return floats(Ints{_mm256_madd_epi16(s.a, one), _mm256_madd_epi16(s.b, one)});
 }
 template <class S> INLINE Floats scaled(S a, S b, const float* d, float) { return fma(floats(b), set(d[1]), mul(floats(a), set(d[0]))); }
-constexpr int SOLO = 4, PAIR = 1, MANY = 6, PAIR_INT = 1, MANY_INT = 4;
+constexpr int SOLO = 4, FEW = 2, PAIR = 1, MANY = 6, PAIR_INT = 1, MANY_INT = 4;
 #endif
 
 #if LOCUS_LEVEL == 2
@@ -2003,7 +2004,7 @@ INLINE Ints dot_u4(Ints s, Bytes w, const int8_t* x) {
 }
 INLINE Ints dot_s8(Ints s, Bytes w, const int8_t* x) { return dot_u4(s, w, x); }
 INLINE Floats scaled(Ints a, Ints b, const float* d, float start) { return fma({_mm512_castsi512_ps(b.v)}, set(d[1]), fma({_mm512_castsi512_ps(a.v)}, set(d[0]), set(start))); }
-constexpr int SOLO = 4, PAIR = 2, MANY = 12, PAIR_INT = 2, MANY_INT = 8;
+constexpr int SOLO = 4, FEW = 4, PAIR = 2, MANY = 12, PAIR_INT = 2, MANY_INT = 8;
 #endif
 
 INLINE Floats load_part(const float* p, size_t n, float rest = 0) { // n < 16 of them
@@ -2173,22 +2174,32 @@ LOCUS_TARGET void tiles(const Matrix& w, size_t panel, const Rows& x, size_t n, 
     for (; t < n; t++) tile<Tile, P, 1>(w, panel, x, t, y, y_stride, start, start_stride);
 }
 
-template <class Tile, int P, int M>
+// All of T rows of x, P panels at a time; returns the first panel that is left.
+template <class Tile, int P, int T>
+LOCUS_TARGET size_t strip(const Matrix& w, size_t p, size_t end, const Rows& x, float* y, size_t y_stride, const float* start, size_t start_stride) {
+    for (; p + P <= end; p += P) tile<Tile, P, T>(w, p, x, 0, y, y_stride, start, start_stride);
+    return p;
+}
+
+// P panels by M rows, or S by one, or F by two to four: enough sums at once that none waits for its last addition.
+template <class Tile, int P, int M, int F, int S>
 LOCUS_TARGET void multiply(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride) {
     size_t p = begin;
-    if (n == 1)
-        for (; p + SOLO <= end; p += SOLO) tile<Tile, SOLO, 1>(w, p, x, 0, y, y_stride, start, start_stride);
+    if (n == 1) p = strip<Tile, S, 1>(w, p, end, x, y, y_stride, start, start_stride);
+    if (n == 2) p = strip<Tile, F, 2>(w, p, end, x, y, y_stride, start, start_stride);
+    if (n == 3) p = strip<Tile, F, 3>(w, p, end, x, y, y_stride, start, start_stride);
+    if (n == 4) p = strip<Tile, F, 4>(w, p, end, x, y, y_stride, start, start_stride);
     for (; p + P <= end; p += P) tiles<Tile, P, M>(w, p, x, n, y, y_stride, start, start_stride);
     for (; p < end; p++) tiles<Tile, 1, M>(w, p, x, n, y, y_stride, start, start_stride);
 }
 
 LOCUS_TARGET void matmul(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride) {
     switch (w.type) {
-    case TYPE_F32: return multiply<FloatTile<F32>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_F16: return multiply<FloatTile<F16>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_BF16: return multiply<FloatTile<BF16>, PAIR, MANY>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q8: return multiply<Q8Tile, PAIR_INT, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q4: return multiply<Q4Tile, PAIR_INT, MANY_INT>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_F32: return multiply<FloatTile<F32>, PAIR, MANY, FEW, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_F16: return multiply<FloatTile<F16>, PAIR, MANY, FEW, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_BF16: return multiply<FloatTile<BF16>, PAIR, MANY, FEW, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q8: return multiply<Q8Tile, PAIR_INT, MANY_INT, PAIR_INT, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q4: return multiply<Q4Tile, PAIR_INT, MANY_INT, PAIR_INT, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
     }
 }
 
@@ -2243,10 +2254,13 @@ LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
                 total *= shrink;
                 for (size_t i = 0; i < padded; i += PANEL) store(out + i, mul(load(out + i), set(shrink)));
             }
-            for (size_t i = 0; i < TILE; i += PANEL) store(s + i, exp(sub(load(s + i), set(most))));
-            if (masked) std::fill_n(s, begin, 0.f), std::fill_n(s + end, TILE - end, 0.f);
-            for (size_t i = 0; i < TILE; i += PANEL) t = add(t, load(s + i));
+            for (size_t i = 0; i < TILE; i += PANEL) {
+                const Floats e = exp(sub(load(s + i), set(most)));
+                t = add(t, e); // e^-87 for each key that is masked
+                store(s + i, e);
+            }
             total += sum(t);
+            if (masked) std::fill_n(s, begin, 0.f), std::fill_n(s + end, TILE - end, 0.f);
         }
         if (a.values) {
             values.cols = uint32_t(n), values.data = a.values + slot * PANEL * element;
