@@ -59,7 +59,7 @@ need_doctest = $(call need,$(CXX) -include doctest/doctest.h -fsyntax-only -x c+
 
 test: all
 	@$(need_doctest)
-	$(MAKE) build/test build/steps
+	$(MAKE) build/test build/steps build/roofline
 	@build/test; status=$$?; $(PYTHON) -m unittest discover -s tests -v && exit $$status
 
 asan:
