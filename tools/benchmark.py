@@ -8,7 +8,7 @@
 A machine is shared and its speed changes by the minute, so ours, the peer and the roofline take turns, and ratios are of the bests.
 What is missing (a peer, a model) is left out and named. Needs Python's standard library alone.
 """
-import argparse, datetime, json, os, pydoc_data.topics, re, statistics, subprocess, sys, tempfile, time
+import argparse, array, datetime, json, os, pydoc_data.topics, re, statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN, ROOFLINE = os.path.join(ROOT, "run"), os.path.join(ROOT, "build", "roofline")
@@ -36,7 +36,7 @@ class Result:
             _, status, usage = os.wait4(process.pid, 0)
             self.seconds = time.perf_counter() - start
             process.returncode = os.waitstatus_to_exitcode(status)
-            self.peak_bytes = usage.ru_maxrss * 1024
+            self.peak_bytes = usage.ru_maxrss * 1024  # never below what this program holds itself: the child begins as its copy
             self.out, self.err = ((f.seek(0), f.read().decode(errors="replace"))[1] for f in (out, err))
         if process.returncode: raise Failed(f"{' '.join(map(str, command))}: exit status {process.returncode}\n{self.err[-2000:]}")
 
@@ -81,19 +81,20 @@ class Bench:
         sentences = [s for p in prose for s in re.split(r"(?<=\.) (?=[A-Z])", p) if 70 <= len(s) <= 165 and s.endswith(".")]
         self.sentences, self.text = (os.path.join(self.work, name) for name in ("sentences.txt", "text.txt"))
         with open(self.sentences, "w", encoding="utf-8") as f: f.write("\n".join(sentences[:8 if self.o.quick else 512]) + "\n")
-        with open(self.text, "w", encoding="utf-8") as f: f.write(text[:100000] if self.o.quick else text * 22)
+        with open(self.text, "w", encoding="utf-8") as f: f.writelines([text[:100000]] if self.o.quick else [text] * 22)
 
-    def describe(self):
+    def describe(self, load):
         info = Result([RUN, self.model("f32"), "--info"]).out
         number = lambda pattern: int(re.search(pattern, info).group(1))
         table = number(r"vocabulary\s+(\d+)") * number(r"width\s+(\d+)")
         tables = 1 if "tied to the embedding" in info else 2
-        self.facts = {"machine": machine(), "date": datetime.date.today().isoformat(), "threads": self.o.threads, "rounds": self.o.rounds, "quick": self.o.quick,
+        self.facts = {"machine": machine(), "date": datetime.date.today().isoformat(), "load": load, "threads": self.o.threads, "rounds": self.o.rounds, "quick": self.o.quick,
                       "python": sys.version.split()[0], "locus": Result([RUN, "--version"]).out.strip(), "model": os.path.basename(self.decoder),
                       "matrix_weights": number(r"  all +\d+ +(\d+)") - tables * table,  # that each token of a prompt meets
                       "attention": number(r"(\d+) layers") * number(r"(\d+) heads") * number(r"head width (\d+)"),
                       "bytes": {kind: os.path.getsize(self.model(kind)) for kind in TYPES}, "text_bytes": os.path.getsize(self.text),
                       "sentences": sum(1 for _ in open(self.sentences, encoding="utf-8"))}
+        self.facts["compiler"] = Result([os.environ.get("CXX", "g++"), "--version"]).out.splitlines()[0]
         self.facts["wide"] = "avx512" in self.facts["locus"]
         commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
         if not commit.returncode: self.facts["commit"] = commit.stdout.strip()
@@ -181,9 +182,10 @@ class Bench:
         self.add("convert/peak_bytes", r.peak_bytes)
 
     def measure(self):
+        load = os.getloadavg()[0]
         print("converting", flush=True)
         self.prepare()
-        self.describe()
+        self.describe(load)
         for number in range(1, self.o.rounds + 1):
             for kind, peers in TYPES.items():
                 print(f"round {number} of {self.o.rounds}: {kind}", flush=True)
@@ -206,7 +208,7 @@ class Bench:
 
 
 def rows(text):
-    return [[float(x) for x in line.split()] for line in text.splitlines()]
+    return [array.array("f", map(float, line.split())) for line in text.splitlines()]
 
 
 def least_cosine(a, b):
@@ -364,7 +366,7 @@ class Page:
         if f["quick"]: text += ["**Made with `--quick`: it shows that the measuring works, not how fast anything is.**\n"]
         text += ["| | |", "| --- | --- |", f"| date | {f['date']}{', commit ' + f['commit'] if 'commit' in f else ''} |",
                  f"| processor | {m['cpu']}, {m['cores']} core{'s' * (m['cores'] != 1)} used, {t} thread{'s' * (t != 1)} |", f"| instruction sets | {', '.join(m['instructions']) or 'none that are asked for'} |",
-                 f"| memory, system | {m['memory'] / 2**30:.0f} GiB, {m['system']} |", f"| Locus | {f['locus']} |", *(f"| {name} | {what} |" for name, what in peers.items() if what),
+                 f"| memory, system | {m['memory'] / 2**30:.0f} GiB, {m['system']}, load average before the first round {f['load']:.1f} |", f"| Locus | {f['locus']}, compiled by {f['compiler']} |", *(f"| {name} | {what} |" for name, what in peers.items() if what),
                  f"| model | {f['model']}, converted to each type |", ""]
         if absent: text += [f"Not at hand, and so not compared: {', '.join(absent)}. `tools/peers.sh` says what it takes.\n"]
         text += ["## Targets\n", table("no. | target", "measured | met", self.verdicts())]

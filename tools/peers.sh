@@ -20,6 +20,7 @@ fetch() {
     rm -r wheel
 }
 
+$python -c 'import ensurepip' 2> /dev/null || sh "$here/install.sh" python3-venv
 if [ ! -x bin/llama-bench ]; then
     for tool in cmake ninja; do command -v $tool > /dev/null || sh "$here/install.sh" cmake ninja-build; done
     # pip asks a source package for its metadata even where it only fetches it; scikit-build answers
