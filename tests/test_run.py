@@ -342,6 +342,14 @@ class Vectors(Case):
             self.assertEqual(len(v), 32)
             self.assertAlmostEqual(sum(x * x for x in v), 1, 5)
 
+    def test_many_lines_keep_their_order_whatever_the_threads(self):
+        texts = ["the cat sat", "the king", "a queen sat on the mat"]
+        alone = [self.works(self.sentence, "--embed", "-p", t) for t in texts]
+        f = self.write("many", "\n".join(texts * 500).encode())
+        for j in (1, 2): self.assertEqual(self.works(self.sentence, "--embed", "-f", f, "-j", j), "".join(alone * 500))
+        f = self.write("gap", "\n".join(texts).encode() + b"\n\n")
+        self.assertEqual(len(self.works(self.sentence, "--embed", "-f", f).splitlines()), 4)
+
     def test_mean_of_the_hidden_states(self):
         ids = [int(t) for t in "2 5 6 3".split()]  # [CLS] the cat [SEP]
         self.works(self.sentence, "--ids", " ".join(map(str, ids)), "--logits", self.path("hidden"))

@@ -6,6 +6,7 @@
 #include "info.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -21,6 +23,7 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <unistd.h>
 
 using namespace locus;
@@ -578,33 +581,64 @@ std::vector<float> pooled(const Program& program, Session& session, const std::v
     return out;
 }
 
-int embed(const Program& program) {
-    const Header& h = program.header();
+// One line's vector as text.
+std::string vector_text(const Program& program, Session& session, const std::string& line, size_t number) {
     const Tokenizer& tokenizer = program.tokenizer();
+    const size_t limit = program.header().max_tokens, most = limit ? std::min(limit, session.context()) : session.context();
+    std::vector<int32_t> ids = tokenizer.encode(line);
+    if (ids.size() > most) { // the closing special token stays
+        const int32_t last = ids.back();
+        ids.resize(most);
+        if (tokenizer.is_special(last)) ids.back() = last;
+    }
+    if (ids.empty()) throw Error("line " + std::to_string(number) + ": no tokens");
+    std::string out;
+    char digits[32];
+    for (float v : pooled(program, session, ids)) {
+        if (!out.empty()) out += ' ';
+        out.append(digits, std::to_chars(digits, digits + sizeof digits, v).ptr);
+    }
+    return out + "\n";
+}
+
+// Lines go to the threads one by one, each with a session of its own: short texts are not worth sharing.
+int embed(const Program& program) {
+    constexpr size_t held = 1024; // lines
+    const Header& h = program.header();
+    program.tokenizer();
     if (h.n_tensors && h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
     if (h.n_encoder_layers) throw program.refuse("--embed is not for encoder-decoder models");
-    std::istringstream lines(input_text(program.options));
-    Session session = program.session();
-    const size_t most = h.max_tokens ? std::min<size_t>(h.max_tokens, session.context()) : session.context();
-    size_t number = 0;
-    for (std::string line; read_line(lines, line);) {
-        number++;
-        std::vector<int32_t> ids = tokenizer.encode(line);
-        if (ids.size() > most) { // the closing special token stays
-            const int32_t last = ids.back();
-            ids.resize(most);
-            if (tokenizer.is_special(last)) ids.back() = last;
+    std::istringstream text(input_text(program.options));
+    std::vector<Session> sessions;
+    sessions.push_back(program.session());
+    std::vector<std::string> lines;
+    for (size_t before = 0;; before += lines.size()) {
+        lines.clear();
+        for (std::string line; lines.size() < held && read_line(text, line);) lines.push_back(line);
+        if (lines.empty()) return 0;
+        const size_t threads = std::min<size_t>(lines.size(), std::max<size_t>(sessions.size(), sessions[0].threads()));
+        if (threads > 1 && sessions.size() == 1) {
+            SessionOptions alone = program.options.session;
+            alone.threads = 1;
+            sessions.clear();
+            for (size_t i = 0; i < threads; i++) sessions.push_back(program.session(alone));
         }
-        if (ids.empty()) throw Error("line " + std::to_string(number) + ": no tokens");
-        std::string out;
-        char digits[32];
-        for (float v : pooled(program, session, ids)) {
-            std::snprintf(digits, sizeof digits, "%s%.9g", out.empty() ? "" : " ", double(v));
-            out += digits;
+        std::atomic<size_t> next{0};
+        std::vector<std::exception_ptr> errors(lines.size());
+        auto work = [&](Session& session) {
+            for (size_t i; (i = next++) < lines.size();) try {
+                    lines[i] = vector_text(program, session, lines[i], before + i + 1);
+                } catch (...) { errors[i] = std::current_exception(); }
+        };
+        std::vector<std::thread> others;
+        for (size_t i = 1; i < sessions.size(); i++) others.emplace_back(work, std::ref(sessions[i]));
+        work(sessions[0]);
+        for (std::thread& t : others) t.join();
+        for (size_t i = 0; i < lines.size(); i++) {
+            if (errors[i]) std::rethrow_exception(errors[i]);
+            write_text(lines[i]);
         }
-        write_text(out + "\n");
     }
-    return 0;
 }
 
 int fill(const Program& program) {
