@@ -1,5 +1,5 @@
 """The program's command line: what it prints, and that bad input gives one clear line and an exit status, never a crash."""
-import json, os, re, resource, signal, struct, subprocess, tempfile, time, unittest
+import json, math, os, re, resource, signal, struct, subprocess, tempfile, time, unittest
 
 import fixture
 
@@ -308,7 +308,6 @@ class Scores(Case):
         self.fails(1, r"missing/x: No such file", self.llama, "--ids", "5", "--logits", "missing/x")
 
     def test_perplexity_is_the_mean_loss_of_the_windows(self):
-        import math
         text = self.write("text", b"hello world, abc def hello hello ghi")
         ids = [int(t) for t in self.works(self.llama, "--tokenize", "-f", text).split()][:14]
         total, count = 0, 0
@@ -325,6 +324,59 @@ class Scores(Case):
         self.assertAlmostEqual(float(line[1]), total / count, 4)
         self.assertAlmostEqual(float(line[3]), math.exp(total / count), delta=0.01 * float(line[3]))
         self.assertEqual(int(line[5]), count)
+
+    def test_divergence_is_the_mean_over_the_windows(self):
+        reference = fixture.make("llama", self.path("reference.bin"), "--type", "f32")
+        model = fixture.make("llama", self.path("model.bin"), "--type", "q4")
+        text = self.write("text", b"hello world, abc def hello hello ghi")
+        ids = [int(t) for t in self.works(model, "--tokenize", "-f", text).split()][:14]
+
+        def log_softmax(row):
+            total = math.log(sum(math.exp(s) for s in row))
+            return [s - total for s in row]
+        divergence, same, losses, count = 0, 0, [0, 0], 0
+        for begin in range(0, len(ids), 6):
+            part = ids[begin:begin + 6]
+            raw = []
+            for m in (model, reference):
+                self.works(m, "--ids", " ".join(map(str, part)), "--logits", self.path("scores"))
+                raw.append(self.read("scores"))
+            for i, following in enumerate(part[1:]):
+                q, p = (log_softmax(struct.unpack_from("<268f", r, i * 268 * 4)) for r in raw)
+                divergence += sum(math.exp(a) * (a - b) for a, b in zip(p, q))
+                same += q.index(max(q)) == p.index(max(p))
+                losses = [losses[0] - q[following], losses[1] - p[following]]
+                count += 1
+        self.assertGreater(divergence / count, 1e-5)
+        line = self.works(model, "--divergence", reference, "-f", text, "-c", 6, "-n", 14).splitlines()[-1].split()
+        self.assertEqual(line[::2], ["divergence", "same_top", "ppl", "reference_ppl", "tokens"])
+        got = [float(x) for x in line[1::2]]
+        self.assertAlmostEqual(got[0], divergence / count, delta=1e-6 + 1e-3 * divergence / count)
+        self.assertAlmostEqual(got[1], same / count, 5)
+        for i in (0, 1): self.assertAlmostEqual(got[2 + i], math.exp(losses[i] / count), delta=1e-5 * got[2 + i])
+        self.assertEqual(got[4], count)
+        line = self.works(model, "--divergence", model, "-p", "hello world").split()
+        self.assertEqual(line[:4], ["divergence", "0.000000", "same_top", "1.000000"])
+
+    def test_divergence_needs_one_vocabulary(self):
+        self.fails(1, r"other.bin: another vocabulary than that of .*llama.bin", self.llama, "--divergence", self.other_vocabulary(), "-p", "hello world")
+        self.fails(1, r"bert.bin: --divergence is for models that read left to right", self.llama, "--divergence", self.bert, "-p", "hello world")
+        self.fails(1, r"missing", self.llama, "--divergence", self.path("missing"), "-p", "hello world")
+        self.fails(1, r"nothing to score", self.llama, "--divergence", self.llama, "-p", "")
+        self.fails(2, r"--divergence needs a value", self.llama, "--divergence")
+
+    def other_vocabulary(self):
+        """The same model, but that one token has another text."""
+        c = Checkpoint(self.read("llama.bin"))
+        begin = c.get("Header", "tokenizer_offset")
+        at = c.data.index(b"hello", begin, begin + c.get("Header", "tokenizer_bytes"))
+        c.data[at:at + 5] = b"jello"
+        return c.save(self.path("other.bin"))
+
+    def test_progress_is_not_a_line_a_window(self):
+        text = self.write("long", b"hello world " * 200)
+        lines = run(self.llama, "--ppl", text, "-c", 4).stderr.count(b"\n")
+        self.assertLess(lines, 20)
 
     def test_perplexity_needs_something_to_score(self):
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("empty", b""))
