@@ -118,7 +118,8 @@ def make(kind, out, *options, **changes):
         write_safetensors(os.path.join(folder, "model.safetensors"), shapes)
         for name, value in (("config.json", config), ("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):
             write_json(os.path.join(folder, name), value)
-        subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert.py"), folder, out, *options], check=True, stdout=subprocess.DEVNULL)
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "convert.py"), folder, out, *options], capture_output=True)
+        if p.returncode: raise RuntimeError(p.stderr.decode(errors="replace"))
     return out
 
 

@@ -378,6 +378,54 @@ class Scores(Case):
         lines = run(self.llama, "--ppl", text, "-c", 4).stderr.count(b"\n")
         self.assertLess(lines, 20)
 
+    def moments(self, raw):
+        """{tensor: (columns, columns a group, means)}"""
+        self.assertEqual(raw[:8], b"LOCUSMOM")
+        found, at = {}, 8
+        while at < len(raw):
+            name, cols, width = struct.unpack_from("<64sII", raw, at)
+            n = -(-cols // width) * width * width
+            found[name.rstrip(b"\0").decode()] = cols, width, struct.unpack_from(f"<{n}f", raw, at + 72)
+            at += 72 + 4 * n
+        return found
+
+    def test_moments(self):
+        text = self.write("text", b"hello world, abc def hello hello ghi" * 20)
+        self.works(self.llama, "--moments", self.path("moments"), "-f", text, "-n", 100, "-c", 30)
+        found = self.moments(self.read("moments"))
+        layer = ["attn.out.weight", "attn.qkv.weight", "ffn.down.weight", "ffn.up.weight"]
+        self.assertEqual(sorted(found), ["embed.tokens"] + [f"layers.{i}.{n}" for i in range(2) for n in layer])
+        for name, (cols, width, means) in found.items():
+            self.assertEqual((cols, width), (48, 64) if "down" in name else (32, 32))
+            for i in range(cols):
+                for j in range(i):  # Cauchy and Schwarz
+                    self.assertLessEqual(means[i * width + j] ** 2, means[i * width + i] * means[j * width + j] * 1.001)
+            if "down" not in name and "out" not in name:  # after a norm whose weights are near 1
+                self.assertAlmostEqual(sum(means[i * width + i] for i in range(cols)), 32, delta=8)
+        self.works(self.sentence, "--moments", self.path("moments"), "-p", "the cat sat on the mat.")
+        self.assertEqual(len(self.moments(self.read("moments"))), 8)
+        # one token: the first matrix reads the same as with any other text that begins with it
+        self.works(self.llama, "--moments", self.path("one"), "-p", "a", "-c", 1)
+        self.works(self.llama, "--moments", self.path("two"), "-p", "aa", "-c", 1)
+        one, two = (self.moments(self.read(name)) for name in ("one", "two"))
+        for name in one:
+            for a, b in zip(one[name][2], two[name][2]): self.assertAlmostEqual(a, b, delta=1e-5 + 1e-4 * abs(a))
+
+    def test_four_bits_with_moments_are_nearer(self):
+        reference = fixture.make("llama", self.path("reference.bin"), "--type", "f32")
+        text = self.write("text", b"hello world, abc def hello hello ghi, some say hello, others world; abacus, zebra 0 1 2 3" * 6)
+        self.works(reference, "--moments", self.path("moments"), "-f", text)
+        fixture.make("llama", self.path("with.bin"), "--type", "q4", "--moments", self.path("moments"))
+        fixture.make("llama", self.path("without.bin"), "--type", "q4")
+        self.assertLess(os.path.getsize(self.path("with.bin")), os.path.getsize(self.path("without.bin")))  # head and embedding, too
+        found = [float(self.works(self.path(name), "--divergence", reference, "-f", text, "-c", 64).split()[1]) for name in ("with.bin", "without.bin")]
+        self.assertLess(*found)
+        raw = self.read("moments")
+        for data, complaint in ((raw[:-4], "damaged or cut"), (raw[:100], "damaged or cut"), (b"LOCUS" + raw[5:8].lower() + raw[8:], "was not written by run --moments"),
+                                (raw.replace(struct.pack("<II", 32, 32), struct.pack("<II", 31, 32)), "embed.tokens has 31 columns, expected 32")):
+            with self.assertRaisesRegex(RuntimeError, complaint):
+                fixture.make("llama", self.path("with.bin"), "--type", "q4", "--moments", self.write("bad", data))
+
     def test_perplexity_needs_something_to_score(self):
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("empty", b""))
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("some", b"hello world"), "-c", 1)

@@ -45,7 +45,8 @@ vectors    --embed            one sentence vector a line, for each line of the t
            --analogy "king - man + woman"
 scores     --logits FILE      float32 scores (or hidden state), a row for each position
            --ppl FILE         perplexity in windows of -c tokens (default 512), of the first -n tokens
-           --divergence MODEL in the same way, how far the scores on a text are from another model's, its float32 form for one
+           --divergence MODEL likewise, how far the scores are from another model's, say the float32 one's
+           --moments FILE     how activations on -n tokens (default 2048) go together, for convert.py
 other      --tokenize         token ids of the text
            --info             what the checkpoint holds
            --bench            speed; the last line is JSON
@@ -121,12 +122,13 @@ const std::map<std::string, std::set<std::string>> MODES = {
     {"--logits", {"-p", "-f", "--ids", "--decoder-ids"}},
     {"--ppl", {"-n"}},
     {"--divergence", {"-p", "-f", "-n"}},
+    {"--moments", {"-p", "-f", "-n"}},
     {"--tokenize", {"-p", "-f"}},
     {"--info", {}},
     {"--bench", {}},
 };
 
-const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence"};
+const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments"};
 const std::set<std::string> NAMES_TEXT = {"--fill", "--similar", "--analogy"};
 
 Options parse(int argc, char** argv) {
@@ -638,6 +640,76 @@ int diverge(const Program& program) {
     return 0;
 }
 
+// Sums of the products of a matrix's activations, x_i x_j with j <= i, over the rows that it reads. Of wide matrices the columns fall
+// into groups, for each of which there is a square of its own.
+struct Moments {
+    static constexpr size_t most = 1024; // columns a group
+    size_t cols, groups, width, count = 0;
+    std::vector<float> sums, rows; // [groups, width, width]; four rows at a time, padded: [4, groups width]
+
+    explicit Moments(size_t cols) : cols(cols), groups((cols + most - 1) / most) {
+        width = ((cols + groups - 1) / groups + BLOCK - 1) / BLOCK * BLOCK;
+        sums.resize(groups * width * width), rows.resize(4 * groups * width);
+    }
+
+    void add(const float* x, size_t stride, size_t n) {
+        const size_t all = groups * width;
+        for (size_t t = 0; t < n; t += 4) {
+            std::fill(rows.begin(), rows.end(), 0.0f);
+            for (size_t k = 0; k < std::min<size_t>(4, n - t); k++) std::copy_n(x + (t + k) * stride, cols, &rows[k * all]);
+            for (size_t i = 0; i < all; i++) {
+                const float* from = &rows[i / width * width];
+                float* to = &sums[i * width];
+                for (size_t j = 0; j <= i % width; j += 8)
+                    for (size_t c = j; c < j + 8; c++)
+                        to[c] += rows[i] * from[c] + rows[all + i] * from[all + c] + rows[2 * all + i] * from[2 * all + c] +
+                                 rows[3 * all + i] * from[3 * all + c];
+            }
+        }
+        count += n;
+    }
+};
+
+// Writes, for tools/convert.py, the moments of each matrix that four bits would change: "LOCUSMOM", and for each tensor its name [64],
+// columns, columns a group, and the means [groups, width, width].
+int moments(const Program& program) {
+    constexpr size_t batch = 64, tokens = 2048;
+    const Header& h = program.header();
+    if (h.n_encoder_layers) throw program.refuse("--moments is not for encoder-decoder models");
+    const std::vector<TensorEntry>& tensors = program.model.tensors();
+    std::map<std::string, Moments> found;
+    SessionOptions with = window_options(program);
+    with.observe = [&](uint64_t offset, const float* x, size_t stride, size_t n) {
+        for (const TensorEntry& t : tensors)
+            if (offset >= t.offset && offset < t.offset + t.bytes && t.type != TYPE_Q4) found.try_emplace(t.name, t.cols).first->second.add(x, stride, n);
+    };
+    Session session = program.session(with);
+    std::vector<int32_t> ids = program.tokenizer().encode(input_text(program.options));
+    ids.resize(std::min(ids.size(), program.options.n.value_or(tokens)));
+    if (ids.empty()) throw Error("the text is empty");
+    for (size_t begin = 0; begin < ids.size(); begin += session.context()) {
+        const size_t end = std::min(begin + session.context(), ids.size());
+        session.rewind(0);
+        for (size_t at = begin, n; at < end; at += n) {
+            n = h.causal ? std::min(batch, end - at) : end - at;
+            session.forward(&ids[at], n, Scores::ALL);
+        }
+    }
+    const std::string& path = program.options.argument;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
+    bool good = file && std::fwrite("LOCUSMOM", 8, 1, file.get()) == 1;
+    for (auto& [name, m] : found) {
+        char label[64] = {};
+        name.copy(label, sizeof label);
+        const uint32_t shape[2] = {uint32_t(m.cols), uint32_t(m.width)};
+        for (float& sum : m.sums) sum /= float(std::max<size_t>(m.count, 1));
+        good = good && std::fwrite(label, sizeof label, 1, file.get()) == 1 && std::fwrite(shape, sizeof shape, 1, file.get()) == 1 &&
+               std::fwrite(m.sums.data(), 4, m.sums.size(), file.get()) == m.sums.size();
+    }
+    if (!good || std::fflush(file.get())) throw Error(path + ": " + std::strerror(errno));
+    return 0;
+}
+
 // ---- vectors --------------------------------------------------------------------------------------------------------------
 
 // The sentence's vector as the header says: mean, first or last of the final hidden states.
@@ -803,6 +875,7 @@ int run(int argc, char** argv) {
     if (mode == "--logits") return logits(program);
     if (mode == "--ppl") return perplexity(program);
     if (mode == "--divergence") return diverge(program);
+    if (mode == "--moments") return moments(program);
     if (mode == "--tokenize") return print_ids(program.tokenizer().encode(input_text(options), false)), 0;
     if (mode == "--info") return print_info(program.model, program.tokenizer_.get()), 0;
     if (mode == "--bench") return bench(options.model, options.session), 0;
