@@ -112,6 +112,10 @@ TEST_CASE("4 bits: with moments the products come out nearer") {
         }
         CHECK(factored == doctest::Approx(direct).epsilon(1e-3));
     }
+    SUBCASE("damaged moments") {
+        moments[70] = NAN;
+        CHECK_THROWS_WITH(Feedback(width, moments), "the moments are not those of finite activations");
+    }
     SUBCASE("errors of the products") {
         std::vector<float> w(PANEL * cols), back(cols);
         for (float& v : w) v = normal(random);

@@ -404,6 +404,8 @@ class Scores(Case):
                 self.assertAlmostEqual(sum(means[i * width + i] for i in range(cols)), 32, delta=8)
         self.works(self.sentence, "--moments", self.path("moments"), "-p", "the cat sat on the mat.")
         self.assertEqual(len(self.moments(self.read("moments"))), 8)
+        self.fails(1, r"no tokens", self.llama, "--moments", self.path("moments"), "-p", "")
+        self.fails(1, r"missing/x: No such file", self.llama, "--moments", "missing/x", "-p", "a")
         # one token: the first matrix reads the same as with any other text that begins with it
         self.works(self.llama, "--moments", self.path("one"), "-p", "a", "-c", 1)
         self.works(self.llama, "--moments", self.path("two"), "-p", "aa", "-c", 1)
@@ -422,6 +424,7 @@ class Scores(Case):
         self.assertLess(*found)
         raw = self.read("moments")
         for data, complaint in ((raw[:-4], "damaged or cut"), (raw[:100], "damaged or cut"), (b"LOCUS" + raw[5:8].lower() + raw[8:], "was not written by run --moments"),
+                                (raw[:80] + struct.pack("<f", math.nan) * 1024 + raw[80 + 4096:], "not those of finite activations"),
                                 (raw.replace(struct.pack("<II", 32, 32), struct.pack("<II", 31, 32)), "embed.tokens has 31 columns, expected 32")):
             with self.assertRaisesRegex(RuntimeError, complaint):
                 fixture.make("llama", self.path("with.bin"), "--type", "q4", "--moments", self.write("bad", data))

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <vector>
 
 namespace locus {
@@ -247,6 +248,7 @@ private:
         for (size_t i = 0; i < width; i++) h[i * width + i] += float(mean > 0 ? part * mean : 1);
         for (size_t j = width; j-- > 0;) {
             float* last = h + j * width;
+            if (!(last[j] > 0 && last[j] < INFINITY)) throw std::domain_error("the moments are not those of finite activations");
             for (size_t i = 0; i < j; i++) last[i] /= last[j];
             for (size_t i = 0; i < j; i++)
                 for (size_t k = 0; k <= i; k++) h[i * width + k] -= last[j] * last[i] * last[k];

@@ -46,7 +46,7 @@ vectors    --embed            one sentence vector a line, for each line of the t
 scores     --logits FILE      float32 scores (or hidden state), a row for each position
            --ppl FILE         perplexity in windows of -c tokens (default 512), of the first -n tokens
            --divergence MODEL likewise, how far the scores are from another model's, say the float32 one's
-           --moments FILE     how activations on -n tokens (default 2048) go together, for convert.py
+           --moments FILE     how activations on -n tokens (default 4096) go together, for convert.py
 other      --tokenize         token ids of the text
            --info             what the checkpoint holds
            --bench            speed; the last line is JSON
@@ -673,36 +673,46 @@ struct Moments {
 // Writes, for tools/convert.py, the moments of each matrix that four bits would change: "LOCUSMOM", and for each tensor its name [64],
 // columns, columns a group, and the means [groups, width, width].
 int moments(const Program& program) {
-    constexpr size_t batch = 64, tokens = 2048;
+    constexpr size_t batch = 64, tokens = 4096;
     const Header& h = program.header();
     if (h.n_encoder_layers) throw program.refuse("--moments is not for encoder-decoder models");
     const std::vector<TensorEntry>& tensors = program.model.tensors();
-    std::map<std::string, Moments> found;
+    std::map<std::string, Moments> found; // made here: an observer that threads call should not fail
+    for (const TensorEntry& t : tensors)
+        if (t.layout == LAYOUT_PANELS && t.type != TYPE_Q4) found.emplace(t.name, t.cols);
     SessionOptions with = window_options(program);
     with.observe = [&](uint64_t offset, const float* x, size_t stride, size_t n) {
         for (const TensorEntry& t : tensors)
-            if (offset >= t.offset && offset < t.offset + t.bytes && t.type != TYPE_Q4) found.try_emplace(t.name, t.cols).first->second.add(x, stride, n);
+            if (offset >= t.offset && offset < t.offset + t.bytes && t.type != TYPE_Q4) found.at(t.name).add(x, stride, n);
     };
     Session session = program.session(with);
-    std::vector<int32_t> ids = program.tokenizer().encode(input_text(program.options));
-    ids.resize(std::min(ids.size(), program.options.n.value_or(tokens)));
-    if (ids.empty()) throw Error("the text is empty");
-    for (size_t begin = 0; begin < ids.size(); begin += session.context()) {
-        const size_t end = std::min(begin + session.context(), ids.size());
-        session.rewind(0);
-        for (size_t at = begin, n; at < end; at += n) {
-            n = h.causal ? std::min(batch, end - at) : end - at;
-            session.forward(&ids[at], n, Scores::ALL);
+    std::istringstream lines(input_text(program.options));
+    size_t left = program.options.n.value_or(tokens);
+    while (left) {
+        std::string text;
+        if (h.causal ? !std::getline(lines, text, '\0') : !read_line(lines, text)) break; // an encoder's text is a line, as with --embed
+        const std::vector<int32_t> ids = program.tokenizer().encode(text);
+        const size_t all = std::min(ids.size(), h.causal ? left : session.context());
+        for (size_t begin = 0; begin < all; begin += session.context()) {
+            const size_t end = std::min(begin + session.context(), all);
+            session.rewind(0);
+            for (size_t at = begin, n; at < end; at += n) {
+                n = h.causal ? std::min(batch, end - at) : end - at;
+                session.forward(&ids[at], n, Scores::ALL);
+            }
         }
+        left -= std::min(left, all);
     }
+    if (left == program.options.n.value_or(tokens)) throw Error("the text has no tokens");
     const std::string& path = program.options.argument;
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
     bool good = file && std::fwrite("LOCUSMOM", 8, 1, file.get()) == 1;
     for (auto& [name, m] : found) {
+        if (!m.count) continue; // a table that is looked up
         char label[64] = {};
         name.copy(label, sizeof label);
         const uint32_t shape[2] = {uint32_t(m.cols), uint32_t(m.width)};
-        for (float& sum : m.sums) sum /= float(std::max<size_t>(m.count, 1));
+        for (float& sum : m.sums) sum /= float(m.count);
         good = good && std::fwrite(label, sizeof label, 1, file.get()) == 1 && std::fwrite(shape, sizeof shape, 1, file.get()) == 1 &&
                std::fwrite(m.sums.data(), 4, m.sums.size(), file.get()) == m.sums.size();
     }
