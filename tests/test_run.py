@@ -422,6 +422,10 @@ class Scores(Case):
         self.assertLess(os.path.getsize(self.path("with.bin")), os.path.getsize(self.path("without.bin")))  # head and embedding, too
         found = [float(self.works(self.path(name), "--divergence", reference, "-f", text, "-c", 64).split()[1]) for name in ("with.bin", "without.bin")]
         self.assertLess(*found)
+        fixture.make("llama", self.path("kept.bin"), "--type", "q4", "--moments", self.path("moments"), "--q8", "embed")
+        self.assertEqual(os.path.getsize(self.path("kept.bin")), os.path.getsize(self.path("without.bin")))
+        kept = float(self.works(self.path("kept.bin"), "--divergence", reference, "-f", text, "-c", 64).split()[1])
+        self.assertLess(kept, found[0])
         raw = self.read("moments")
         for data, complaint in ((raw[:-4], "damaged or cut"), (raw[:100], "damaged or cut"), (b"LOCUS" + raw[5:8].lower() + raw[8:], "was not written by run --moments"),
                                 (raw[:80] + struct.pack("<f", math.nan) * 1024 + raw[80 + 4096:], "not those of finite activations"),

@@ -141,7 +141,7 @@ def read_moments(path):
 class File:
     """The layout of model.bin: what goes before the tensors, and where each tensor goes."""
 
-    def __init__(self, source, type, moments=None):
+    def __init__(self, source, type, moments=None, keep=None):
         model, outputs = source.model, []
         self.moments, moments = moments, read_moments(moments) if moments else {}
         header = {"magic": model_format.MAGIC, "version": model_format.VERSION, "header_bytes": HEADER.bytes, "name": source.name.replace("\0", "").encode(errors="replace")[:63].decode(errors="ignore")}
@@ -159,13 +159,15 @@ class File:
         for out in outputs:
             known = moments.get(out.name)
             if known and known[0] != out.cols: raise ConvertError(f"{self.moments}: {out.name} has {known[0]} columns, expected {out.cols}: this is of another model")
-            kind = storage(out, type, known)
+            kind = storage(out, type, known, keep)
             size = 4 * out.rows * out.cols if out.layout == E.LAYOUT_PLAIN else out.count * model_format.matrix_bytes(kind, out.rows, out.cols)
             at = aligned(end)
             entries.append(TENSOR_ENTRY.pack({"name": out.name, "type": kind, "layout": out.layout, "count": out.count, "rows": 1 if out.vector else out.rows,
                                               "cols": out.rows if out.vector else out.cols, "offset": at, "bytes": size}))
             self.placed.append((out, kind, at, known))
             end = at + size
+        for part in keep or ():
+            if not any(part in out.name for out in outputs): raise ConvertError(f"--q8 {part}: no matrix has this in its name")
         header.update(file_bytes=end, layers_offset=layers_at, tensors_offset=tensors_at, tokenizer_offset=tokenizer_at, tokenizer_bytes=len(tokenizer), n_tensors=len(outputs))
         self.bytes = end
         self.parts = [(0, HEADER.pack(header)), (layers_at, b"".join(map(LAYER_HEADER.pack, layers))), (tensors_at, b"".join(entries)), (tokenizer_at, tokenizer)]
@@ -219,8 +221,11 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--type", choices=list(model_format.TYPES), help="storage of the matrices; by default each one's that loses nothing worth naming")
     parser.add_argument("--moments", metavar="FILE", help="written by run --moments: q4 then rounds so that what a matrix gives on such a text comes out near")
+    parser.add_argument("--q8", metavar="NAMES", help="with --type q4: matrices that stay in q8, by parts of their names, as in embed,head,ffn.down (default: embed.tokens and head.weight, unless --moments knows them)")
     parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer.bin or Marian's .spm, for their checkpoints")
     args = parser.parse_args()
+    if (args.q8 or args.moments) and args.type != "q4": parser.error("--q8 and --moments go with --type q4")
+    keep = args.q8 and [part for part in args.q8.split(",") if part]
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL: signal.signal(number, lambda *_: sys.exit("convert.py: stopped"))
     try:
@@ -230,7 +235,7 @@ def main():
         if source.model is None and source.tokenizer is None: raise ConvertError(f"{args.src}: holds neither tensors nor a tokenizer")
         read = [args.src, args.tokenizer, *(t.path for t in source.tensors.values())]
         if any(p and os.path.exists(args.out) and os.path.samefile(p, args.out) for p in read): raise ConvertError(f"{args.out}: is the source itself, name another file")
-        write(File(source, model_format.TYPES.get(args.type), args.moments), args.out)
+        write(File(source, model_format.TYPES.get(args.type), args.moments, keep), args.out)
     except KeyboardInterrupt:
         complaint = "interrupted"
     except ConvertError as e:
