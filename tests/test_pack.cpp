@@ -44,13 +44,13 @@ TEST_CASE("4 bits: no block is worse than rounded between its extremes") {
                 float x[BLOCK];
                 for (float& v : x) {
                     v = normal(random);
-                    if (shape == 1) v = v * v * v;                     // heavy tails
-                    if (shape == 2) v = v > 0 ? 1 : -1;                // two values
-                    if (shape == 3) v += 50;                           // far from zero
-                    if (shape == 4) v = std::round(v);                 // few values
+                    if (shape == 1) v = v * v * v;      // heavy tails
+                    if (shape == 2) v = v > 0 ? 1 : -1; // two values
+                    if (shape == 3) v += 50;            // far from zero
+                    if (shape == 4) v = std::round(v);  // few values
                     v *= size;
                 }
-                if (shape == 5) x[repeat % BLOCK] *= 30;               // one outlier
+                if (shape == 5) x[repeat % BLOCK] *= 30; // one outlier
                 never_worse(x);
                 if (shape == 0 && size == 1) chosen += error(x, quantize_q4(x)), plain += error(x, between_extremes(x));
             }
@@ -76,7 +76,8 @@ TEST_CASE("4 bits: what is of this kind stays as it is") {
     std::mt19937 random(2);
     for (int repeat = 0; repeat < 200; repeat++) {
         Q4 b{};
-        b.d = f16_of_float(std::ldexp(1 + float(random() % 1024) / 1024, -int(random() % 12))), b.m = f16_of_float(-float_of_f16(b.d) * float(random() % 16));
+        b.d = f16_of_float(std::ldexp(1 + float(random() % 1024) / 1024, -int(random() % 12))),
+        b.m = f16_of_float(-float_of_f16(b.d) * float(random() % 16));
         for (uint8_t& q : b.q) q = uint8_t(random() % 16);
         b.q[3] = 0, b.q[20] = 15;
         float x[BLOCK];

@@ -230,7 +230,8 @@ public:
 
     // moments [groups][width][width], of which the lower halves are read. A part of the mean moment is added to each column's own: the
     // sample is small, and a tied table is looked up, too, where every column counts the same.
-    Feedback(size_t group_width, const std::vector<float>& moments, double part = 0.1) : width(group_width), factor_(moments.begin(), moments.end()) {
+    Feedback(size_t group_width, const std::vector<float>& moments, double part = 0.1)
+        : width(group_width), factor_(moments.begin(), moments.end()) {
         for (size_t begin = 0; begin < factor_.size(); begin += width * width) decompose(factor_.data() + begin, part);
     }
 
