@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -239,6 +240,8 @@ struct SessionOptions {
     uint32_t threads = 0;   // 0: default_threads(); never more than the processors this process may use
     uint32_t positions = AS_TRAINED; // for experiments: other Positions than the model was trained with, of those that need no weights
     bool exact_cache = false; // keys and values in f32, not f16; a model with f32 weights has it so anyway
+    // For calibration: told the n rows x that the matrix at this offset of the file is multiplied with. Threads call it, one at a time.
+    std::function<void(uint64_t offset, const float* x, size_t stride, size_t n)> observe = {};
 };
 
 // One conversation with a model: cache of keys and values, and scratch memory. One thread at a time may call it.

@@ -993,6 +993,7 @@ struct Session::State {
     const Model::Weights& w;
     const Header h;
     const Kernels& k;
+    const decltype(SessionOptions::observe) observe;
     size_t context;
     Team team;
     size_t length = 0, written = 0;      // tokens held; the most that were held since the cache was empty
@@ -1068,6 +1069,7 @@ private:
         const size_t fours = (m.panels() + 3) / 4, parts = std::min<size_t>(fours, me.threads() == 1 ? 1 : 4 * me.threads()); // panels go by fours through the kernel
         me.share(parts, [&](size_t i) {
             const size_t count = range ? range[1] - range[0] : n, end = std::min<size_t>(m.panels(), fours * (i + 1) / parts * 4);
+            if (i == 0 && observe) observe(uint64_t(m.data - w.file.data()), in.f.data(), in.width, count);
             k.matmul(m, uint32_t(fours * i / parts * 4), uint32_t(end), in.from(0), count, out, stride, bias, 0);
         });
     }
@@ -1079,7 +1081,7 @@ private:
 };
 
 Session::State::State(const Model& model, SessionOptions options)
-    : w(model.weights()), h(with_positions(w.h, options.positions)), k(w.kernels ? *w.kernels : scalar::kernels), team([&] {
+    : w(model.weights()), h(with_positions(w.h, options.positions)), k(w.kernels ? *w.kernels : scalar::kernels), observe(options.observe), team([&] {
           const uint32_t most = processors().usable;
           return options.threads ? std::min(options.threads, most) : default_threads();
       }()) {

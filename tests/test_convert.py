@@ -459,6 +459,14 @@ class Numbers(Case):
         types = {name: field(model_format.TENSOR_ENTRY, e, "type") for name, e in b.entries.items()}
         self.assertEqual((types["embed.tokens"], types["head.weight"], types["layers.0.attn.qkv.weight"], types["final_norm.weight"]), (3, 3, 4, 0))
 
+    def test_q8_within_q4(self):
+        src = self.folder(LLAMA, llama_tensors())
+        types = {name: field(model_format.TENSOR_ENTRY, e, "type") for name, e in self.convert(src, "--type", "q4", "--q8", "head,ffn.down").entries.items()}
+        self.assertEqual((types["embed.tokens"], types["head.weight"], types["layers.0.ffn.down.weight"], types["layers.0.ffn.up.weight"]), (4, 3, 3, 4))
+        status, error = self.run_main(src, self.out, "--type", "q4", "--q8", "hed")
+        self.assertEqual(status, 1)
+        self.assertIn("--q8 hed: no matrix", error)
+
     def test_q4(self):
         values = numbers(19 * 40)
         got = self.stored(values, "q4")

@@ -1,5 +1,5 @@
 """The program's command line: what it prints, and that bad input gives one clear line and an exit status, never a crash."""
-import json, os, re, resource, signal, struct, subprocess, tempfile, time, unittest
+import json, math, os, re, resource, signal, struct, subprocess, tempfile, time, unittest
 
 import fixture
 
@@ -308,7 +308,6 @@ class Scores(Case):
         self.fails(1, r"missing/x: No such file", self.llama, "--ids", "5", "--logits", "missing/x")
 
     def test_perplexity_is_the_mean_loss_of_the_windows(self):
-        import math
         text = self.write("text", b"hello world, abc def hello hello ghi")
         ids = [int(t) for t in self.works(self.llama, "--tokenize", "-f", text).split()][:14]
         total, count = 0, 0
@@ -325,6 +324,114 @@ class Scores(Case):
         self.assertAlmostEqual(float(line[1]), total / count, 4)
         self.assertAlmostEqual(float(line[3]), math.exp(total / count), delta=0.01 * float(line[3]))
         self.assertEqual(int(line[5]), count)
+
+    def test_divergence_is_the_mean_over_the_windows(self):
+        reference = fixture.make("llama", self.path("reference.bin"), "--type", "f32")
+        model = fixture.make("llama", self.path("model.bin"), "--type", "q4")
+        text = self.write("text", b"hello world, abc def hello hello ghi")
+        ids = [int(t) for t in self.works(model, "--tokenize", "-f", text).split()][:14]
+
+        def log_softmax(row):
+            total = math.log(sum(math.exp(s) for s in row))
+            return [s - total for s in row]
+        divergence, same, losses, count = 0, 0, [0, 0], 0
+        for begin in range(0, len(ids), 6):
+            part = ids[begin:begin + 6]
+            raw = []
+            for m in (model, reference):
+                self.works(m, "--ids", " ".join(map(str, part)), "--logits", self.path("scores"))
+                raw.append(self.read("scores"))
+            for i, following in enumerate(part[1:]):
+                q, p = (log_softmax(struct.unpack_from("<268f", r, i * 268 * 4)) for r in raw)
+                divergence += sum(math.exp(a) * (a - b) for a, b in zip(p, q))
+                same += q.index(max(q)) == p.index(max(p))
+                losses = [losses[0] - q[following], losses[1] - p[following]]
+                count += 1
+        self.assertGreater(divergence / count, 1e-5)
+        line = self.works(model, "--divergence", reference, "-f", text, "-c", 6, "-n", 14).splitlines()[-1].split()
+        self.assertEqual(line[::2], ["divergence", "same_top", "ppl", "reference_ppl", "tokens"])
+        got = [float(x) for x in line[1::2]]
+        self.assertAlmostEqual(got[0], divergence / count, delta=1e-6 + 1e-3 * divergence / count)
+        self.assertAlmostEqual(got[1], same / count, 5)
+        for i in (0, 1): self.assertAlmostEqual(got[2 + i], math.exp(losses[i] / count), delta=1e-5 * got[2 + i])
+        self.assertEqual(got[4], count)
+        line = self.works(model, "--divergence", model, "-p", "hello world").split()
+        self.assertEqual(line[:4], ["divergence", "0.000000", "same_top", "1.000000"])
+
+    def test_divergence_needs_one_vocabulary(self):
+        self.fails(1, r"other.bin: another vocabulary than that of .*llama.bin", self.llama, "--divergence", self.other_vocabulary(), "-p", "hello world")
+        self.fails(1, r"bert.bin: --divergence is for models that read left to right", self.llama, "--divergence", self.bert, "-p", "hello world")
+        self.fails(1, r"missing", self.llama, "--divergence", self.path("missing"), "-p", "hello world")
+        self.fails(1, r"nothing to score", self.llama, "--divergence", self.llama, "-p", "")
+        self.fails(2, r"--divergence needs a value", self.llama, "--divergence")
+
+    def other_vocabulary(self):
+        """The same model, but that one token has another text."""
+        c = Checkpoint(self.read("llama.bin"))
+        begin = c.get("Header", "tokenizer_offset")
+        at = c.data.index(b"hello", begin, begin + c.get("Header", "tokenizer_bytes"))
+        c.data[at:at + 5] = b"jello"
+        return c.save(self.path("other.bin"))
+
+    def test_progress_is_not_a_line_a_window(self):
+        text = self.write("long", b"hello world " * 200)
+        lines = run(self.llama, "--ppl", text, "-c", 4).stderr.count(b"\n")
+        self.assertLess(lines, 20)
+
+    def moments(self, raw):
+        """{tensor: (columns, columns a group, means)}"""
+        self.assertEqual(raw[:8], b"LOCUSMOM")
+        found, at = {}, 8
+        while at < len(raw):
+            name, cols, width = struct.unpack_from("<64sII", raw, at)
+            n = -(-cols // width) * width * width
+            found[name.rstrip(b"\0").decode()] = cols, width, struct.unpack_from(f"<{n}f", raw, at + 72)
+            at += 72 + 4 * n
+        return found
+
+    def test_moments(self):
+        text = self.write("text", b"hello world, abc def hello hello ghi" * 20)
+        self.works(self.llama, "--moments", self.path("moments"), "-f", text, "-n", 100, "-c", 30)
+        found = self.moments(self.read("moments"))
+        layer = ["attn.out.weight", "attn.qkv.weight", "ffn.down.weight", "ffn.up.weight"]
+        self.assertEqual(sorted(found), ["embed.tokens"] + [f"layers.{i}.{n}" for i in range(2) for n in layer])
+        for name, (cols, width, means) in found.items():
+            self.assertEqual((cols, width), (48, 64) if "down" in name else (32, 32))
+            for i in range(cols):
+                for j in range(i):  # Cauchy and Schwarz
+                    self.assertLessEqual(means[i * width + j] ** 2, means[i * width + i] * means[j * width + j] * 1.001)
+            if "down" not in name and "out" not in name:  # after a norm whose weights are near 1
+                self.assertAlmostEqual(sum(means[i * width + i] for i in range(cols)), 32, delta=8)
+        self.works(self.sentence, "--moments", self.path("moments"), "-p", "the cat sat on the mat.")
+        self.assertEqual(len(self.moments(self.read("moments"))), 8)
+        self.fails(1, r"no tokens", self.llama, "--moments", self.path("moments"), "-p", "")
+        self.fails(1, r"missing/x: No such file", self.llama, "--moments", "missing/x", "-p", "a")
+        # one token: the first matrix reads the same as with any other text that begins with it
+        self.works(self.llama, "--moments", self.path("one"), "-p", "a", "-c", 1)
+        self.works(self.llama, "--moments", self.path("two"), "-p", "aa", "-c", 1)
+        one, two = (self.moments(self.read(name)) for name in ("one", "two"))
+        for name in one:
+            for a, b in zip(one[name][2], two[name][2]): self.assertAlmostEqual(a, b, delta=1e-5 + 1e-4 * abs(a))
+
+    def test_four_bits_with_moments_are_nearer(self):
+        reference = fixture.make("llama", self.path("reference.bin"), "--type", "f32")
+        text = self.write("text", b"hello world, abc def hello hello ghi, some say hello, others world; abacus, zebra 0 1 2 3" * 6)
+        self.works(reference, "--moments", self.path("moments"), "-f", text)
+        fixture.make("llama", self.path("with.bin"), "--type", "q4", "--moments", self.path("moments"))
+        fixture.make("llama", self.path("without.bin"), "--type", "q4")
+        self.assertLess(os.path.getsize(self.path("with.bin")), os.path.getsize(self.path("without.bin")))  # head and embedding, too
+        found = [float(self.works(self.path(name), "--divergence", reference, "-f", text, "-c", 64).split()[1]) for name in ("with.bin", "without.bin")]
+        self.assertLess(*found)
+        fixture.make("llama", self.path("kept.bin"), "--type", "q4", "--moments", self.path("moments"), "--q8", "embed")
+        self.assertEqual(os.path.getsize(self.path("kept.bin")), os.path.getsize(self.path("without.bin")))
+        kept = float(self.works(self.path("kept.bin"), "--divergence", reference, "-f", text, "-c", 64).split()[1])
+        self.assertLess(kept, found[0])
+        raw = self.read("moments")
+        for data, complaint in ((raw[:-4], "damaged or cut"), (raw[:100], "damaged or cut"), (b"LOCUS" + raw[5:8].lower() + raw[8:], "was not written by run --moments"),
+                                (raw[:80] + struct.pack("<f", math.nan) * 1024 + raw[80 + 4096:], "not those of finite activations"),
+                                (raw.replace(struct.pack("<II", 32, 32), struct.pack("<II", 31, 32)), "embed.tokens has 31 columns, expected 32")):
+            with self.assertRaisesRegex(RuntimeError, complaint):
+                fixture.make("llama", self.path("with.bin"), "--type", "q4", "--moments", self.write("bad", data))
 
     def test_perplexity_needs_something_to_score(self):
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("empty", b""))

@@ -42,12 +42,14 @@ def natural_type(output):
     return max(kinds, key=ORDER.index)
 
 
-def storage(output, asked):
-    """The type of an output; asked: by --type, or None."""
+def storage(output, asked, moments=None, keep=None):
+    """The type of an output; asked: by --type, or None; moments: whether those of its activations are known; keep: parts of the names of
+    those that stay in q8 when q4 is asked for, or None."""
     if output.layout == E.LAYOUT_PLAIN: return E.TYPE_F32
     natural = natural_type(output)
-    # the scores feel four bits most: 6 % of perplexity on SmolLM2, whose other matrices together lose nothing
-    if asked == E.TYPE_Q4 and output.name in SCORES and natural != E.TYPE_Q4: return E.TYPE_Q8
+    # the scores feel four bits most: 6 % of perplexity on SmolLM2, whose other matrices together lose nothing; 1.1 % with moments
+    kept = output.name in SCORES and not moments if keep is None else any(part in output.name for part in keep)
+    if asked == E.TYPE_Q4 and kept and natural != E.TYPE_Q4: return E.TYPE_Q8
     # of Marian's translations, activations in int8 change 1 in 20, before the scores alone 1 in 100
     if asked is None and output.name in SCORES and all(view.tensor.type == "INTGEMM8" for _, _, view in output.pieces): return E.TYPE_Q8
     return natural if asked is None else asked

@@ -124,11 +124,26 @@ def source_bits(tensors):
     return 8 * size // block
 
 
+def read_moments(path):
+    """{tensor: (columns, columns a group, offset)} of what `run --moments` wrote."""
+    found, size = {}, os.path.getsize(path)
+    with open(path, "rb") as f:
+        if f.read(8) != b"LOCUSMOM": raise ConvertError(f"{path}: was not written by run --moments")
+        while entry := f.read(72):
+            name, cols, width = struct.unpack("<64sII", entry) if len(entry) == 72 else (b"", 0, 0)
+            at, groups = f.tell(), -(-cols // max(width, 1))
+            if not 0 < width <= 1024 or width % model_format.BLOCK or at + 4 * groups * width * width > size: raise ConvertError(f"{path}: is damaged or cut")
+            found[name.rstrip(b"\0").decode(errors="replace")] = cols, width, at
+            f.seek(4 * groups * width * width, os.SEEK_CUR)
+    return found
+
+
 class File:
     """The layout of model.bin: what goes before the tensors, and where each tensor goes."""
 
-    def __init__(self, source, type):
+    def __init__(self, source, type, moments=None, keep=None):
         model, outputs = source.model, []
+        self.moments, moments = moments, read_moments(moments) if moments else {}
         header = {"magic": model_format.MAGIC, "version": model_format.VERSION, "header_bytes": HEADER.bytes, "name": source.name.replace("\0", "").encode(errors="replace")[:63].decode(errors="ignore")}
         layers = []
         if model:
@@ -142,29 +157,34 @@ class File:
         end = tokenizer_at + len(tokenizer)
         entries, self.placed = [], []
         for out in outputs:
-            kind = storage(out, type)
+            known = moments.get(out.name)
+            if known and known[0] != out.cols: raise ConvertError(f"{self.moments}: {out.name} has {known[0]} columns, expected {out.cols}: this is of another model")
+            kind = storage(out, type, known, keep)
             size = 4 * out.rows * out.cols if out.layout == E.LAYOUT_PLAIN else out.count * model_format.matrix_bytes(kind, out.rows, out.cols)
             at = aligned(end)
             entries.append(TENSOR_ENTRY.pack({"name": out.name, "type": kind, "layout": out.layout, "count": out.count, "rows": 1 if out.vector else out.rows,
                                               "cols": out.rows if out.vector else out.cols, "offset": at, "bytes": size}))
-            self.placed.append((out, kind, at))
+            self.placed.append((out, kind, at, known))
             end = at + size
+        for part in keep or ():
+            if not any(part in out.name for out in outputs): raise ConvertError(f"--q8 {part}: no matrix has this in its name")
         header.update(file_bytes=end, layers_offset=layers_at, tensors_offset=tensors_at, tokenizer_offset=tokenizer_at, tokenizer_bytes=len(tokenizer), n_tensors=len(outputs))
         self.bytes = end
         self.parts = [(0, HEADER.pack(header)), (layers_at, b"".join(map(LAYER_HEADER.pack, layers))), (tensors_at, b"".join(entries)), (tokenizer_at, tokenizer)]
-        self.parts += [(at, struct.pack(f"<{len(out.values)}f", *out.values)) for out, _, at in self.placed if out.values is not None]
+        self.parts += [(at, struct.pack(f"<{len(out.values)}f", *out.values)) for out, _, at, _ in self.placed if out.values is not None]
 
     def jobs(self, path):
         """What quantize.cpp is to do; its head says how to read this."""
         numbers, lines = {}, []
-        for out, kind, at in self.placed:
+        for out, kind, at, known in self.placed:
             if not out.pieces: continue
             lines.append(f"tensor {at} {kind} {out.layout} {out.count} {out.rows} {out.cols} {out.name}")
+            if known and kind == E.TYPE_Q4: lines.append(f"moments {known[1]} {known[2]} {os.path.abspath(self.moments)}")
             for matrix, row, view in out.pieces:
                 t, (rows, cols) = view.tensor, view.shape
                 number = numbers.setdefault(t.path, len(numbers))
                 lines.append(f"piece {matrix} {row} {rows} {number} {t.type} {t.offset} {view.first} {view.strides[0]} {view.strides[1]} {t.scale!r} {view.add!r}")
-        for p in (path, *numbers):
+        for p in (path, *numbers, self.moments or ""):
             if "\n" in p: raise ConvertError(f"{p!r}: a path with a line break is not supported")
         return "\n".join([f"out {path}"] + [f"source {os.path.abspath(p)}" for p in numbers] + lines) + "\n"
 
@@ -200,8 +220,12 @@ def main():
     parser.add_argument("src")
     parser.add_argument("out")
     parser.add_argument("--type", choices=list(model_format.TYPES), help="storage of the matrices; by default each one's that loses nothing worth naming")
+    parser.add_argument("--moments", metavar="FILE", help="written by run --moments: q4 then rounds so that what a matrix gives on such a text comes out near")
+    parser.add_argument("--q8", metavar="NAMES", help="with --type q4: matrices that stay in q8, by parts of their names, as in embed,head,ffn.down (default: embed.tokens and head.weight, unless --moments knows them)")
     parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer.bin or Marian's .spm, for their checkpoints")
     args = parser.parse_args()
+    if (args.q8 or args.moments) and args.type != "q4": parser.error("--q8 and --moments go with --type q4")
+    keep = args.q8 and [part for part in args.q8.split(",") if part]
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL: signal.signal(number, lambda *_: sys.exit("convert.py: stopped"))
     try:
@@ -211,7 +235,7 @@ def main():
         if source.model is None and source.tokenizer is None: raise ConvertError(f"{args.src}: holds neither tensors nor a tokenizer")
         read = [args.src, args.tokenizer, *(t.path for t in source.tensors.values())]
         if any(p and os.path.exists(args.out) and os.path.samefile(p, args.out) for p in read): raise ConvertError(f"{args.out}: is the source itself, name another file")
-        write(File(source, model_format.TYPES.get(args.type)), args.out)
+        write(File(source, model_format.TYPES.get(args.type), args.moments, keep), args.out)
     except KeyboardInterrupt:
         complaint = "interrupted"
     except ConvertError as e:

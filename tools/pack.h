@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
+#include <vector>
 
 namespace locus {
 
@@ -81,85 +83,89 @@ inline Q8 quantize_q8(const float* x) {
     return b;
 }
 
-// Rounds the block to the levels d q + m; the squared error.
-inline float round_q4(const float* x, float d, float m, int32_t* q) {
+// Rounds the block to the levels d q + m; the weighted squared error.
+inline float round_q4(const float* x, const float* weight, float d, float m, uint8_t* q) {
     const float scale = d != 0 ? 1 / d : 0;
     float error = 0;
     for (uint32_t i = 0; i < BLOCK; i++) {
-        const float level = std::min(std::max((x[i] - m) * scale, 0.0f), 15.0f);
-        q[i] = nearest(level);
+        q[i] = uint8_t(nearest(std::min(std::max((x[i] - m) * scale, 0.0f), 15.0f)));
         const float e = d * float(q[i]) + m - x[i];
-        error += e * e;
+        error += weight[i] * e * e;
     }
     return error;
 }
 
+// A block's weights, and sums over it.
+struct Weighted {
+    const float* weight;
+    float sum = 0, sum_x = 0, spread = 0; // spread: of the squared distances from the mean
+
+    Weighted(const float* x, const float* w) : weight(w) {
+        for (uint32_t i = 0; i < BLOCK; i++) sum += w[i], sum_x += w[i] * x[i];
+        for (uint32_t i = 0; i < BLOCK; i++) spread += w[i] * (x[i] - sum_x / sum) * (x[i] - sum_x / sum);
+    }
+};
 struct Fit {
     float error, scale, minimum;
 };
 
-// Rounds the block to the levels scale q + minimum and fits a scale and a minimum to these q by least squares. sum and sum2 are those
-// of the values and of their squared distances from the mean; the fit's error is sum2 - covariance^2 / variance.
-inline Fit refit_q4(const float* x, float sum, float sum2, float scale, float minimum) {
+// Rounds the block to the levels scale q + minimum and fits a scale and a minimum to these q by least squares. The fit's error is
+// spread - covariance^2 / variance.
+inline Fit refit_q4(const float* x, const Weighted& w, float scale, float minimum) {
     const float inverse = 1 / scale, shift = -minimum * inverse;
-    int32_t s1 = 0, s2 = 0;
-    float sx = 0;
+    float s1 = 0, s2 = 0, sx = 0;
     for (uint32_t i = 0; i < BLOCK; i++) {
-        const int32_t q = nearest(std::min(std::max(x[i] * inverse + shift, 0.0f), 15.0f));
-        s1 += q, s2 += q * q, sx += float(q) * x[i];
+        const float q = float(nearest(std::min(std::max(x[i] * inverse + shift, 0.0f), 15.0f))), wq = w.weight[i] * q;
+        s1 += wq, s2 += wq * q, sx += wq * x[i];
     }
-    const float variance = float(s2) - float(s1) * float(s1) / BLOCK, covariance = sx - float(s1) * sum / BLOCK,
-                slope = covariance / variance;
+    const float variance = s2 - s1 * s1 / w.sum, covariance = sx - s1 * w.sum_x / w.sum, slope = covariance / variance;
     if (!(variance > 0 && slope > 0)) return {INFINITY, 0, 0};
-    return {sum2 - covariance * slope, slope, (sum - slope * float(s1)) / BLOCK};
+    return {w.spread - covariance * slope, slope, (w.sum_x - slope * s1) / w.sum};
 }
 
-// Scale and minimum of least squared error. Starts from the block's extremes, which gives a block that was of this kind back
-// unchanged; then tries finer and coarser grids, each refitted to its own rounding by least squares.
-inline Q4 quantize_q4(const float* x) {
-    Q4 b{};
-    float least = x[0], most = x[0], sum = 0, sum2 = 0;
+constexpr float EVEN[BLOCK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+// Scale and minimum of least squared error, each value's counted by its weight. Starts from the block's extremes, which gives a block
+// that was of this kind back unchanged; then tries finer and coarser grids, each refitted to its own rounding by least squares.
+inline Q4 quantize_q4(const float* x, const float* weight = EVEN) {
+    Q4 best{};
+    float least = x[0], most = x[0];
     bool finite = true;
     for (uint32_t i = 0; i < BLOCK; i++) {
         least = std::min(least, x[i]), most = std::max(most, x[i]);
-        sum += x[i];
         finite = finite && std::abs(x[i]) < INFINITY;
     }
     if (!finite) {
-        b.d = b.m = 0x7e00;
-        return b;
+        best.d = best.m = 0x7e00;
+        return best;
     }
-    for (uint32_t i = 0; i < BLOCK; i++) sum2 += (x[i] - sum / BLOCK) * (x[i] - sum / BLOCK);
-    const float range = most - least;
-    int32_t q[BLOCK], best_q[BLOCK] = {};
-    float best = INFINITY;
+    float best_error = INFINITY;
     auto keep = [&](float scale, float minimum) {
-        const uint16_t d16 = f16_of_float(scale), m16 = f16_of_float(minimum);
-        const float d = float_of_f16(d16), m = float_of_f16(m16);
+        Q4 b;
+        b.d = f16_of_float(scale), b.m = f16_of_float(minimum);
+        const float d = float_of_f16(b.d), m = float_of_f16(b.m);
         if (!(std::abs(d) < INFINITY && std::abs(m) < INFINITY)) return;
-        const float error = round_q4(x, d, m, q);
-        if (error < best) {
-            best = error, b.d = d16, b.m = m16;
-            memcpy(best_q, q, sizeof q);
-        }
+        const float error = round_q4(x, weight, d, m, b.q);
+        if (error < best_error) best_error = error, best = b;
     };
+    const float range = most - least;
     keep(range / 15, least);
-    if (best > 0 && range > 0) {
-        Fit best_fit{INFINITY, 0, 0};
-        for (float levels = 14; levels < 19; levels += 0.5f) { // fewer than 15: room at both ends; more: the extremes are cut
+    if (!(best_error > 0 && range > 0)) return best;
+    const Weighted sums(x, weight);
+    Fit best_fit{INFINITY, 0, 0};
+    for (float levels = 14; levels < 21; levels++) // fewer than 15: room at both ends; more: the extremes are cut
+        for (float shift : {-0.25f, 0.25f}) {
             const float scale = range / levels;
-            Fit fit{INFINITY, scale, least - scale * (15 - levels) / 2};
+            Fit fit{INFINITY, scale, least - scale * ((15 - levels) / 2 + shift)};
             for (int round = 0; round < 4; round++) {
-                const Fit next = refit_q4(x, sum, sum2, fit.scale, fit.minimum);
+                const Fit next = refit_q4(x, sums, fit.scale, fit.minimum);
                 if (!(next.error < fit.error)) break;
                 fit = next;
             }
             if (fit.error < best_fit.error) best_fit = fit;
         }
-        if (best_fit.error < INFINITY) keep(best_fit.scale, best_fit.minimum);
-    }
-    for (uint32_t i = 0; i < BLOCK; i++) b.q[i] = uint8_t(best_q[i]);
-    return b;
+    if (best_fit.error < INFINITY) keep(best_fit.scale, best_fit.minimum);
+    return best;
 }
 
 // ---- panels -------------------------------------------------------------------------------------------------------
@@ -186,6 +192,13 @@ inline void place(const Q4& b, uint32_t row, uint8_t* out) {
     for (uint32_t i = 0; i < BLOCK / 2; i++) out[4 * PANEL + i / 4 * 64 + 4 * row + i % 4] = uint8_t(b.q[i] | b.q[i + 16] << 4);
 }
 
+// Columns c .. c + 31 of a row, padded with one of its own values: a zero might widen the range.
+inline void block_of_row(const float* x, size_t cols, size_t c, float* block) {
+    const size_t n = std::min<size_t>(BLOCK, cols - c);
+    memcpy(block, x + c, n * 4);
+    std::fill(block + n, block + BLOCK, x[c]);
+}
+
 // Packs one row of a panel from floats.
 inline void pack_row(Type type, const float* x, size_t cols, uint32_t row, uint8_t* out) {
     switch (type) {
@@ -201,13 +214,88 @@ inline void pack_row(Type type, const float* x, size_t cols, uint32_t row, uint8
         return;
     default:
         for (size_t c = 0; c < cols; c += BLOCK, out += block_bytes(type)) {
-            float block[BLOCK] = {};
-            const size_t n = std::min<size_t>(BLOCK, cols - c);
-            memcpy(block, x + c, n * 4);
-            if (type == TYPE_Q4) std::fill(block + n, block + BLOCK, block[0]); // a zero might widen the range of values
+            float block[BLOCK];
+            block_of_row(x, cols, c, block);
             if (type == TYPE_Q8) place(quantize_q8(block), row, out);
             else place(quantize_q4(block), row, out);
         }
+    }
+}
+
+// How the errors of a matrix's columns add up in its products: from the second moments of the activations that it reads. Columns come
+// in groups of equal width; between groups they count as independent.
+class Feedback {
+public:
+    size_t width; // of a group, a multiple of BLOCK
+
+    // moments [groups][width][width], of which the lower halves are read. A part of the mean moment is added to each column's own: the
+    // sample is small, and a tied table is looked up, too, where every column counts the same.
+    Feedback(size_t group_width, const std::vector<float>& moments, double part = 0.1)
+        : width(group_width), factor_(moments.begin(), moments.end()) {
+        for (size_t begin = 0; begin < factor_.size(); begin += width * width) decompose(factor_.data() + begin, part);
+    }
+
+    // With H the moments, e^T H e = sum over j of weight(j) (e_j + sum over i < j of coefficients(j)[i] e_i)^2.
+    float weight(size_t c) const { return row(c)[c % width]; }
+    const float* coefficients(size_t c) const { return row(c); } // of the columns of its group before it
+
+private:
+    const float* row(size_t c) const { return factor_.data() + c * width; }
+
+    // From the last column to the first: what a column shares with those before it is taken out of them.
+    void decompose(float* h, double part) {
+        double mean = 0;
+        for (size_t i = 0; i < width; i++) mean += double(h[i * width + i]) / double(width);
+        for (size_t i = 0; i < width; i++) h[i * width + i] += float(mean > 0 ? part * mean : 1);
+        for (size_t j = width; j-- > 0;) {
+            float* last = h + j * width;
+            if (!(last[j] > 0 && last[j] < INFINITY)) throw std::domain_error("the moments are not those of finite activations");
+            for (size_t i = 0; i < j; i++) last[i] /= last[j];
+            for (size_t i = 0; i < j; i++)
+                for (size_t k = 0; k <= i; k++) h[i * width + k] -= last[j] * last[i] * last[k];
+        }
+    }
+
+    std::vector<float> factor_;
+};
+
+// Packs 16 rows into q4 so that their products, not their values, come out near: a column makes up for the errors of those before it
+// (Frantar et al. 2022, GPTQ, 3, as successive cancellation).
+inline void pack_panel_q4(const float* const* rows, size_t cols, const Feedback& feedback, uint8_t* out) {
+    std::vector<float> errors(feedback.width * PANEL);
+    for (size_t c = 0; c < cols; c += BLOCK, out += block_bytes(TYPE_Q4)) {
+        const size_t begin = c / feedback.width * feedback.width;
+        float target[BLOCK][PANEL], weight[BLOCK], own[PANEL][BLOCK];
+        for (uint32_t r = 0; r < PANEL; r++) block_of_row(rows[r], cols, c, own[r]);
+        auto take = [&](uint32_t i, size_t from, size_t to) { // the errors of columns from .. to of the group
+            const float* coefficients = feedback.coefficients(c + i);
+            for (size_t k = from; k < to; k++)
+                for (uint32_t r = 0; r < PANEL; r++) target[i][r] -= coefficients[k] * errors[k * PANEL + r];
+        };
+        for (uint32_t i = 0; i < BLOCK; i++) {
+            weight[i] = feedback.weight(c + i);
+            for (uint32_t r = 0; r < PANEL; r++) target[i][r] = own[r][i];
+            take(i, 0, c - begin);
+        }
+        Q4 blocks[PANEL];
+        float d[PANEL], m[PANEL], inverse[PANEL];
+        for (uint32_t r = 0; r < PANEL; r++) {
+            float x[BLOCK];
+            for (uint32_t i = 0; i < BLOCK; i++) x[i] = target[i][r];
+            blocks[r] = quantize_q4(x, weight);
+            d[r] = float_of_f16(blocks[r].d), m[r] = float_of_f16(blocks[r].m), inverse[r] = d[r] > 0 ? 1 / d[r] : 0;
+        }
+        for (uint32_t i = 0; i < BLOCK; i++) {
+            const size_t at = c - begin + i;
+            take(i, c - begin, at);
+            for (uint32_t r = 0; r < PANEL; r++) {
+                const int32_t q = nearest(std::min(std::max((target[i][r] - m[r]) * inverse[r], 0.0f), 15.0f));
+                const float error = d[r] * float(q) + m[r] - own[r][i];
+                blocks[r].q[i] = uint8_t(q);
+                errors[at * PANEL + r] = c + i < cols && std::abs(error) < INFINITY ? error : 0;
+            }
+        }
+        for (uint32_t r = 0; r < PANEL; r++) place(blocks[r], r, out);
     }
 }
 

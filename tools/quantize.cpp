@@ -6,6 +6,8 @@
 //   out PATH
 //   source PATH                                        numbered from 0
 //   tensor OFFSET TYPE LAYOUT COUNT ROWS COLS NAME     where it goes in the output
+//   moments WIDTH OFFSET PATH                          of what the last tensor, in q4, reads: its columns in groups of WIDTH, and for each
+//                                                      group the float32 matrix of the activations' mean products
 //   piece MATRIX ROW ROWS SOURCE TYPE OFFSET FIRST ROW_STRIDE COL_STRIDE SCALE ADD
 //                                                      rows ROW .. ROW + ROWS of matrix MATRIX of the last tensor: scale w + add, where
 //                                                      w are elements FIRST + r ROW_STRIDE + c COL_STRIDE of an array at byte OFFSET
@@ -17,6 +19,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
@@ -185,6 +188,8 @@ struct Tensor {
     uint64_t count, rows, cols;
     std::string name;
     std::vector<Piece> pieces;
+    std::string moments; // path; empty: none
+    uint64_t moments_width = 0, moments_offset = 0;
     uint64_t group_rows, groups; // rows that are converted together; groups a matrix
 };
 struct Jobs {
@@ -237,6 +242,11 @@ Jobs read_jobs(FILE* in) {
             t.group_rows = std::max<uint64_t>(GROUP_BYTES / (t.cols * 4) / PANEL, 1) * PANEL;
             t.groups = (t.rows + t.group_rows - 1) / t.group_rows;
             jobs.tensors.push_back(std::move(t));
+        } else if (what == "moments" && !jobs.tensors.empty()) {
+            Tensor& t = jobs.tensors.back();
+            std::getline(fields >> t.moments_width >> t.moments_offset >> std::ws, t.moments);
+            const uint64_t width = t.moments_width;
+            if (!fields || t.moments.empty() || !width || width % BLOCK || width > 4096 || t.type != TYPE_Q4) fail("job list: " + line);
         } else if (what == "piece" && !jobs.tensors.empty()) {
             Piece p;
             std::string type;
@@ -282,9 +292,18 @@ public:
         }
         const size_t bytes = panel_bytes(t.type, t.cols), panels = (n + PANEL - 1) / PANEL;
         packed_.assign(panels * bytes, 0);
+        const Feedback* feedback = t.moments.empty() ? nullptr : &feedback_of(t);
+        const std::vector<float> zeros(t.cols);
         for (size_t r = 0; r < n; r++) {
             uint8_t* panel = packed_.data() + r / PANEL * bytes;
-            if (blocks_[r].type) {
+            const size_t last = std::min<size_t>(r + PANEL, n);
+            if (feedback && r % PANEL == 0 && std::none_of(&blocks_[r], &blocks_[last], [](const Blocks& b) { return b.type; })) {
+                const float* rows[PANEL];
+                std::fill(rows, rows + PANEL, zeros.data());
+                for (size_t i = r; i < last; i++) check(t, rows[i - r] = values_.data() + i * t.cols);
+                pack_panel_q4(rows, t.cols, *feedback, panel);
+                r = last - 1;
+            } else if (blocks_[r].type) {
                 const SourceType& type = *blocks_[r].type;
                 const uint8_t* block = raw_.data() + blocks_[r].at;
                 const size_t step = std::max<size_t>(type.block, BLOCK);
@@ -338,6 +357,21 @@ private:
             for (size_t i = at * t.cols; i < (at + n) * t.cols; i++) values_[i] = p.scale * values_[i] + p.add;
     }
 
+    // Each thread makes its own, and keeps it while it works on the tensor: memory for one.
+    const Feedback& feedback_of(const Tensor& t) {
+        if (feedback_tensor_ != &t) {
+            const int fd = open(t.moments.c_str(), O_RDONLY | O_CLOEXEC);
+            if (fd < 0) fail(t.moments + ": " + strerror(errno));
+            const uint64_t width = t.moments_width;
+            std::vector<float> moments((t.cols + width - 1) / width * width * width);
+            read_fully(fd, t.moments, reinterpret_cast<uint8_t*>(moments.data()), moments.size() * 4, t.moments_offset);
+            close(fd);
+            feedback_ = std::make_unique<Feedback>(width, moments);
+            feedback_tensor_ = &t;
+        }
+        return *feedback_;
+    }
+
     // A weight that would turn infinite in the output's type is an error.
     static void check(const Tensor& t, const float* row) {
         const float most = largest(t.type);
@@ -357,6 +391,8 @@ private:
     std::vector<float> values_;
     std::vector<Blocks> blocks_;
     std::vector<uint8_t> raw_, column_, packed_;
+    std::unique_ptr<const Feedback> feedback_;
+    const Tensor* feedback_tensor_ = nullptr;
 };
 
 void run(const Jobs& jobs) {

@@ -48,6 +48,8 @@ vectors    --embed            one sentence vector a line, for each line of the t
            --analogy "king - man + woman"
 scores     --logits FILE      float32 scores (or hidden state), a row for each position
            --ppl FILE         perplexity in windows of -c tokens (default 512), of the first -n tokens
+           --divergence MODEL likewise, how far the scores are from another model's, say the float32 one's
+           --moments FILE     how activations on -n tokens (default 4096) go together, for convert.py
 other      --tokenize         token ids of the text
            --info             what the checkpoint holds
            --bench            speed; the last line is JSON
@@ -122,10 +124,15 @@ const std::map<std::string, std::set<std::string>> MODES = {
     {"--analogy", {}},
     {"--logits", {"-p", "-f", "--ids", "--decoder-ids"}},
     {"--ppl", {"-n"}},
+    {"--divergence", {"-p", "-f", "-n"}},
+    {"--moments", {"-p", "-f", "-n"}},
     {"--tokenize", {"-p", "-f"}},
     {"--info", {}},
     {"--bench", {}},
 };
+
+const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments"};
+const std::set<std::string> NAMES_TEXT = {"--fill", "--similar", "--analogy"};
 
 Options parse(int argc, char** argv) {
     Options o;
@@ -153,8 +160,7 @@ Options parse(int argc, char** argv) {
         if (MODES.count(name)) {
             if (o.mode[0] == '-') throw UsageError(o.mode + " and " + name + " exclude each other");
             o.mode = name;
-            if (name == "--fill" || name == "--similar" || name == "--analogy" || name == "--logits" || name == "--ppl")
-                o.argument = value();
+            if (NAMES_FILE.count(name) || NAMES_TEXT.count(name)) o.argument = value();
         } else if (name == "-p") o.prompt = value();
         else if (name == "-f") o.file = value();
         else if (name == "--system") o.system = value();
@@ -184,7 +190,7 @@ Options parse(int argc, char** argv) {
     if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) throw UsageError("-p, -f and --ids exclude each other");
     for (const std::string& stop : o.stops)
         if (stop.empty()) throw UsageError("--stop: the text is empty");
-    const bool names_file = o.mode == "--logits" || o.mode == "--ppl";
+    const bool names_file = NAMES_FILE.count(o.mode);
     if ((o.file && o.file->empty()) || (names_file && o.argument.empty()))
         throw UsageError((names_file ? o.mode : "-f") + ": the file's name is empty");
     if (o.print_ids && !o.stops.empty()) throw UsageError("--stop does not go with --print-ids");
@@ -531,33 +537,189 @@ double loss(const float* scores, size_t n, int32_t next) {
     return top + std::log(sum) - scores[next];
 }
 
-int perplexity(const Program& program) {
-    constexpr size_t batch = 64; // rows of scores held at once
-    program.need_head();
-    if (!program.header().causal || program.header().n_encoder_layers)
-        throw program.refuse("--ppl is for models that read left to right, without an encoder");
-    std::vector<int32_t> ids = program.tokenizer().encode(read_file(program.options.argument));
-    if (program.options.n) ids.resize(std::min(ids.size(), *program.options.n));
-
-    SessionOptions with = program.options.session;
-    if (!with.context) with.context = std::min<uint32_t>(512, program.header().context);
-    Session session = program.session(with);
-    const size_t window = session.context();
-    if (std::min(ids.size(), window) < 2) throw Error(program.options.argument + ": fewer than two tokens in a window: nothing to score");
+struct Losses {
     double sum = 0;
     size_t count = 0;
-    for (size_t begin = 0; begin < ids.size(); begin += window) {
-        const size_t end = std::min(begin + window, ids.size());
+    double mean() const { return sum / double(count); }
+    double perplexity() const { return std::exp(mean()); }
+};
+
+void need_scores_of_text(const Program& program) {
+    program.need_head();
+    if (!program.header().causal || program.header().n_encoder_layers)
+        throw program.refuse(program.options.mode + " is for models that read left to right, without an encoder");
+}
+
+// Ids of the first -n tokens of the text that is scored in windows of a session's context.
+std::vector<int32_t> scored_ids(const Program& program, const std::string& text, size_t window) {
+    std::vector<int32_t> ids = program.tokenizer().encode(text);
+    if (program.options.n) ids.resize(std::min(ids.size(), *program.options.n));
+    if (std::min(ids.size(), window) < 2) throw Error("the text has fewer than two tokens in a window: nothing to score");
+    return ids;
+}
+
+// Losses of the text, read in windows of the session's context. `also` sees each batch: how many tokens of its window stand before it,
+// its first token, its number of tokens, and a row of scores for each.
+template <class Also> Losses score(Session& session, const std::vector<int32_t>& ids, Also also) {
+    constexpr size_t batch = 64; // rows of scores held at once
+    Losses losses;
+    double shown = seconds();
+    for (size_t begin = 0; begin < ids.size(); begin += session.context()) {
+        const size_t end = std::min(begin + session.context(), ids.size());
         session.rewind(0);
         for (size_t at = begin; at + 1 < end; at += batch) {
             const size_t n = std::min(batch, end - 1 - at); // the window's last token predicts nothing
             const float* scores = session.forward(&ids[at], n, Scores::ALL);
-            for (size_t i = 0; i < n; i++) sum += loss(scores + i * session.width(), session.width(), ids[at + i + 1]);
-            count += n;
+            for (size_t i = 0; i < n; i++) losses.sum += loss(scores + i * session.width(), session.width(), ids[at + i + 1]);
+            losses.count += n;
+            also(at - begin, &ids[at], n, scores);
+            if (seconds() - shown < 1) continue;
+            shown = seconds();
+            std::fprintf(stderr, "%zu of %zu tokens, perplexity %.4f\n", at + n, ids.size(), losses.perplexity());
         }
-        std::fprintf(stderr, "%zu of %zu tokens, perplexity %.4f\n", end, ids.size(), std::exp(sum / count));
     }
-    std::printf("nll %.6f ppl %.6f tokens %zu\n", sum / count, std::exp(sum / count), count);
+    return losses;
+}
+
+SessionOptions window_options(const Program& program) {
+    SessionOptions with = program.options.session;
+    if (!with.context) with.context = std::min<uint32_t>(512, program.header().context);
+    return with;
+}
+
+int perplexity(const Program& program) {
+    need_scores_of_text(program);
+    Session session = program.session(window_options(program));
+    const std::vector<int32_t> ids = scored_ids(program, read_file(program.options.argument), session.context());
+    const Losses losses = score(session, ids, [](size_t, const int32_t*, size_t, const float*) {});
+    std::printf("nll %.6f ppl %.6f tokens %zu\n", losses.mean(), losses.perplexity(), losses.count);
+    return 0;
+}
+
+// Kullback-Leibler divergence of softmax(q) from softmax(p): sum p_i (log p_i - log q_i).
+double divergence(const float* p, const float* q, size_t n) {
+    const float p_top = *std::max_element(p, p + n), q_top = *std::max_element(q, q + n);
+    double p_sum = 0, q_sum = 0, difference = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double e = std::exp(double(p[i]) - p_top);
+        p_sum += e, difference += e * (double(p[i]) - q[i]);
+        q_sum += std::exp(double(q[i]) - q_top);
+    }
+    return difference / p_sum + q_top + std::log(q_sum) - p_top - std::log(p_sum);
+}
+
+// How far a model's predictions are from those of a reference, the model in float32 for one.
+int diverge(const Program& program) {
+    Options other = program.options;
+    other.model = program.options.argument;
+    const Program reference(other, program.start);
+    need_scores_of_text(program);
+    need_scores_of_text(reference);
+    const size_t width = program.header().vocab_size;
+    bool same = width == reference.header().vocab_size && program.tokenizer().size() == reference.tokenizer().size();
+    for (size_t id = 0; same && id < program.tokenizer().size(); id++)
+        same = program.tokenizer().bytes(int32_t(id)) == reference.tokenizer().bytes(int32_t(id));
+    if (!same) throw reference.refuse("another vocabulary than that of " + program.options.model);
+
+    SessionOptions with = window_options(program);
+    with.context = std::min(with.context, window_options(reference).context);
+    Session session = program.session(with), against = reference.session(with);
+    const std::vector<int32_t> ids = scored_ids(program, input_text(program.options), session.context());
+    Losses reference_losses;
+    double sum = 0;
+    size_t same_top = 0;
+    const Losses losses = score(session, ids, [&](size_t held, const int32_t* tokens, size_t n, const float* scores) {
+        against.rewind(held);
+        const float* expected = against.forward(tokens, n, Scores::ALL);
+        for (size_t i = 0; i < n; i++, scores += width, expected += width) {
+            reference_losses.sum += loss(expected, width, tokens[i + 1]), reference_losses.count++;
+            sum += divergence(expected, scores, width);
+            same_top += std::max_element(scores, scores + width) - scores == std::max_element(expected, expected + width) - expected;
+        }
+    });
+    const double count = double(losses.count);
+    std::printf("divergence %.6f same_top %.6f ppl %.6f reference_ppl %.6f tokens %zu\n", sum / count, double(same_top) / count,
+        losses.perplexity(), reference_losses.perplexity(), losses.count);
+    return 0;
+}
+
+// Sums of the products of a matrix's activations, x_i x_j with j <= i, over the rows that it reads. Of wide matrices the columns fall
+// into groups, for each of which there is a square of its own.
+struct Moments {
+    static constexpr size_t most = 1024; // columns a group
+    size_t cols, groups, width, count = 0;
+    std::vector<float> sums, rows; // [groups, width, width]; four rows at a time, padded: [4, groups width]
+
+    explicit Moments(size_t cols) : cols(cols), groups((cols + most - 1) / most) {
+        width = ((cols + groups - 1) / groups + BLOCK - 1) / BLOCK * BLOCK;
+        sums.resize(groups * width * width), rows.resize(4 * groups * width);
+    }
+
+    void add(const float* x, size_t stride, size_t n) {
+        const size_t all = groups * width;
+        for (size_t t = 0; t < n; t += 4) {
+            std::fill(rows.begin(), rows.end(), 0.0f);
+            for (size_t k = 0; k < std::min<size_t>(4, n - t); k++) std::copy_n(x + (t + k) * stride, cols, &rows[k * all]);
+            for (size_t i = 0; i < all; i++) {
+                const float* from = &rows[i / width * width];
+                float* to = &sums[i * width];
+                for (size_t j = 0; j <= i % width; j += 8)
+                    for (size_t c = j; c < j + 8; c++)
+                        to[c] += rows[i] * from[c] + rows[all + i] * from[all + c] + rows[2 * all + i] * from[2 * all + c] +
+                                 rows[3 * all + i] * from[3 * all + c];
+            }
+        }
+        count += n;
+    }
+};
+
+// Writes, for tools/convert.py, the moments of each matrix that four bits would change: "LOCUSMOM", and for each tensor its name [64],
+// columns, columns a group, and the means [groups, width, width].
+int moments(const Program& program) {
+    constexpr size_t batch = 64, tokens = 4096;
+    const Header& h = program.header();
+    if (h.n_encoder_layers) throw program.refuse("--moments is not for encoder-decoder models");
+    const std::vector<TensorEntry>& tensors = program.model.tensors();
+    std::map<std::string, Moments> found; // made here: an observer that threads call should not fail
+    for (const TensorEntry& t : tensors)
+        if (t.layout == LAYOUT_PANELS && t.type != TYPE_Q4) found.emplace(t.name, t.cols);
+    SessionOptions with = window_options(program);
+    with.observe = [&](uint64_t offset, const float* x, size_t stride, size_t n) {
+        for (const TensorEntry& t : tensors)
+            if (offset >= t.offset && offset < t.offset + t.bytes && t.type != TYPE_Q4) found.at(t.name).add(x, stride, n);
+    };
+    Session session = program.session(with);
+    std::istringstream lines(input_text(program.options));
+    size_t left = program.options.n.value_or(tokens);
+    while (left) {
+        std::string text;
+        if (h.causal ? !std::getline(lines, text, '\0') : !read_line(lines, text)) break; // an encoder's text is a line, as with --embed
+        const std::vector<int32_t> ids = program.tokenizer().encode(text);
+        const size_t all = std::min(ids.size(), h.causal ? left : session.context());
+        for (size_t begin = 0; begin < all; begin += session.context()) {
+            const size_t end = std::min(begin + session.context(), all);
+            session.rewind(0);
+            for (size_t at = begin, n; at < end; at += n) {
+                n = h.causal ? std::min(batch, end - at) : end - at;
+                session.forward(&ids[at], n, Scores::ALL);
+            }
+        }
+        left -= std::min(left, all);
+    }
+    if (left == program.options.n.value_or(tokens)) throw Error("the text has no tokens");
+    const std::string& path = program.options.argument;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
+    bool good = file && std::fwrite("LOCUSMOM", 8, 1, file.get()) == 1;
+    for (auto& [name, m] : found) {
+        if (!m.count) continue; // a table that is looked up
+        char label[64] = {};
+        name.copy(label, sizeof label);
+        const uint32_t shape[2] = {uint32_t(m.cols), uint32_t(m.width)};
+        for (float& sum : m.sums) sum /= float(m.count);
+        good = good && std::fwrite(label, sizeof label, 1, file.get()) == 1 && std::fwrite(shape, sizeof shape, 1, file.get()) == 1 &&
+               std::fwrite(m.sums.data(), 4, m.sums.size(), file.get()) == m.sums.size();
+    }
+    if (!good || std::fflush(file.get())) throw Error(path + ": " + std::strerror(errno));
     return 0;
 }
 
@@ -756,6 +918,8 @@ int run(int argc, char** argv) {
     if (mode == "--analogy") return analogy(program);
     if (mode == "--logits") return logits(program);
     if (mode == "--ppl") return perplexity(program);
+    if (mode == "--divergence") return diverge(program);
+    if (mode == "--moments") return moments(program);
     if (mode == "--tokenize") return print_ids(program.tokenizer().encode(input_text(options), false)), 0;
     if (mode == "--info") return print_info(program.model, program.tokenizer_.get()), 0;
     if (mode == "--bench") return bench(options.model, options.session), 0;
