@@ -5,6 +5,8 @@
 #include "bench.h"
 #include "chat.h"
 #include "info.h"
+#include "loss.h"
+#include "neighbours.h"
 
 #include <algorithm>
 #include <atomic>
@@ -568,14 +570,6 @@ int attention(const Program& program) {
     return 0;
 }
 
-// Negative log-likelihood of the next token: log sum exp(scores) - scores[next].
-double loss(const float* scores, size_t n, int32_t next) {
-    const float top = *std::max_element(scores, scores + n);
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += std::exp(double(scores[i]) - top);
-    return top + std::log(sum) - scores[next];
-}
-
 struct Losses {
     double sum = 0;
     size_t count = 0;
@@ -872,56 +866,10 @@ int fill(const Program& program) {
     return 0;
 }
 
-// The one token of a word, as it stands within a sentence if there is such a one.
-int32_t word_id(const Program& program, const std::string& word) {
-    for (const std::string& form : {" " + word, word}) {
-        const std::vector<int32_t> ids = program.tokenizer().encode(form, false);
-        if (ids.size() == 1) return ids[0];
-    }
-    throw Error("'" + word + "' is not a single token of this vocabulary");
-}
-
-std::vector<float> unit_embedding(const Program& program, int32_t id) {
-    std::vector<float> v(program.header().embed_dim);
-    program.model.embedding(id, v.data());
-    double square = 0;
-    for (float x : v) square += double(x) * x;
-    for (float& x : v) x = square > 0 ? float(x / std::sqrt(square)) : 0;
-    return v;
-}
-
 // Prints the words nearest to plus[0] + plus[1] ... - minus[0] ... by cosine in the embedding table, the words themselves left out.
-int neighbours(const Program& program, const std::vector<std::string>& plus, const std::vector<std::string>& minus) {
-    constexpr size_t shown = 10;
-    const Header& h = program.header();
-    const Tokenizer& tokenizer = program.tokenizer();
+int print_neighbours(const Program& program, const std::vector<std::string>& plus, const std::vector<std::string>& minus) {
     program.need_model();
-    std::set<int32_t> inputs;
-    std::vector<float> target(h.embed_dim);
-    const auto add = [&](const std::vector<std::string>& words, float sign) {
-        for (const std::string& word : words) {
-            const int32_t id = word_id(program, word);
-            inputs.insert(id);
-            const std::vector<float> v = unit_embedding(program, id);
-            for (size_t i = 0; i < v.size(); i++) target[i] += sign * v[i];
-        }
-    };
-    add(plus, 1);
-    add(minus, -1);
-    double length = 0;
-    for (float x : target) length += double(x) * x;
-    std::vector<std::pair<double, int32_t>> found;
-    const int32_t words = int32_t(std::min<size_t>(h.vocab_size, tokenizer.size()));
-    for (int32_t id = 0; id < words; id++) {
-        if (inputs.count(id) || tokenizer.is_special(id)) continue;
-        const std::vector<float> v = unit_embedding(program, id);
-        double dot = 0;
-        for (size_t i = 0; i < v.size(); i++) dot += double(v[i]) * target[i];
-        found.push_back({length > 0 ? -dot / std::sqrt(length) : 0, id});
-    }
-    const auto end = found.begin() + std::min(shown, found.size());
-    std::partial_sort(found.begin(), end, found.end());
-    for (auto it = found.begin(); it != end; ++it) std::printf("%.4f %s\n", -it->first, program.name(it->second).c_str());
+    for (const auto& [cosine, id] : neighbours(program.model, program.tokenizer(), plus, minus, 10)) std::printf("%.4f %s\n", cosine, program.name(id).c_str());
     return 0;
 }
 
@@ -936,7 +884,7 @@ int analogy(const Program& program) {
         if (complete || (sign != "+" && sign != "-")) break;
     }
     if (!complete) throw UsageError("--analogy: expected words with + or - between, as in \"king - man + woman\"");
-    return neighbours(program, plus, minus);
+    return print_neighbours(program, plus, minus);
 }
 
 int run(int argc, char** argv) {
@@ -953,7 +901,7 @@ int run(int argc, char** argv) {
     if (mode == "--chat") return chat(program);
     if (mode == "--embed") return embed(program);
     if (mode == "--fill") return fill(program);
-    if (mode == "--similar") return neighbours(program, {options.argument}, {});
+    if (mode == "--similar") return print_neighbours(program, {options.argument}, {});
     if (mode == "--analogy") return analogy(program);
     if (mode == "--logits") return logits(program);
     if (mode == "--ppl") return perplexity(program);

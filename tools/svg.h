@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ public:
     void line(double x0, double y0, double x1, double y1, const char* colour) {
         add("<path d=\"M%.5g %.5gL%.5g %.5g\" stroke=\"%s\"/>\n", x0, y0, x1, y1, colour);
     }
+    void area(const std::string& path, const std::string& fill) { text_ += "<path d=\"" + path + "\" fill=\"" + fill + "\"/>\n"; }
     void curve(const std::vector<std::pair<double, double>>& points, const char* colour, const char* dash) {
         text_ += "<path d=\"";
         for (size_t i = 0; i < points.size(); i++) add("%c%.5g %.5g", i ? 'L' : 'M', points[i].first, points[i].second);
@@ -61,14 +63,18 @@ inline std::string colour(double value, double low, double high) {
     return text;
 }
 
-// values [rows, cols], the first row on top.
+// values [rows, cols], the first row on top: a path for each colour, equal neighbours as one rectangle of it.
 inline void heat_cells(Svg& svg, double x, double y, double cell, const std::vector<float>& values, size_t rows, size_t cols, double low, double high) {
+    std::map<std::string, std::string> paths;
+    char part[96];
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0, end; c < cols; c = end) {
             const std::string fill = colour(values[r * cols + c], low, high);
             for (end = c + 1; end < cols && colour(values[r * cols + end], low, high) == fill;) end++;
-            if (fill != "#ffffff") svg.rect(x + double(c) * cell, y + double(r) * cell, double(end - c) * cell, cell, fill);
+            std::snprintf(part, sizeof part, "M%.5g %.5gh%.5gv%.5gh-%.5gz", x + double(c) * cell, y + double(r) * cell, double(end - c) * cell, cell, double(end - c) * cell);
+            if (fill != "#ffffff") paths[fill] += part;
         }
+    for (const auto& [fill, path] : paths) svg.area(path, fill);
     const double right = x + double(cols) * cell, below = y + double(rows) * cell;
     svg.line(x, y, right, y, "#888"), svg.line(x, below, right, below, "#888"), svg.line(x, y, x, below, "#888"), svg.line(right, y, right, below, "#888");
 }
