@@ -154,6 +154,7 @@ double mean(const std::vector<double>& v) {
 double largest(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
 
 std::string tiny(double x) { return x == 0 ? "0" : format("%.0e", x); }
+std::string signed_number(double x) { return std::abs(x) < 5e-4 ? "0.000" : format("%+.3f", x); }
 std::string plural(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
 // ---- order --------------------------------------------------------------------------------------------------------------------
@@ -301,16 +302,17 @@ void order(Page& page, const Subjects& decoders, const Subjects& encoders) {
 
 constexpr size_t STRETCH = 8, WINDOWS = 16;
 
-// Mean loss after 1, 2, ... window tokens of text, over windows that begin at the same places whatever their length.
-std::vector<double> losses(const Subject& s, const Ids& text, size_t window, SessionOptions options) {
+// Mean loss after 1, 2, ... window tokens of text, over windows that begin at the same places whatever their length. The model forgets all
+// after every piece tokens.
+std::vector<double> losses(const Subject& s, const Ids& text, size_t window, size_t piece, SessionOptions options) {
     const size_t longest = STRETCH * s.header().context, step = (text.size() - longest - 1) / WINDOWS, part = 256;
-    options.context = uint32_t(window);
+    options.context = uint32_t(piece);
     Session session(s.model, options);
     std::vector<double> sum(window);
     for (size_t w = 0; w < WINDOWS; w++) {
-        session.rewind(0);
-        for (size_t at = 0; at < window; at += part) {
-            const size_t n = std::min(part, window - at);
+        for (size_t at = 0, n; at < window; at += n) {
+            n = std::min(part, piece - at % piece);
+            if (at % piece == 0) session.rewind(0);
             const int32_t* tokens = text.data() + w * step + at;
             const float* scores = session.forward(tokens, n, Scores::ALL);
             for (size_t i = 0; i < n; i++) sum[at + i] += loss(scores + i * session.width(), session.width(), tokens[i + 1]) / double(WINDOWS);
@@ -327,7 +329,11 @@ void length(Page& page, const Subjects& decoders, const std::string& text) {
     page.say(format("Loss (nats a token) on text that no model was trained on, %zu windows of %zu tokens, %zu times the trained length of %zu; shorter windows are their beginnings. What needs no training is a "
                     "switch of `./run`: `--extend`, and `--rope-scaling linear`, `ntk` or `yarn` with `--rope-factor`.",
         WINDOWS, longest, STRETCH, trained));
-    struct Way { std::string name; std::map<size_t, std::vector<double>> by_factor; }; // losses by position; factor 0: the same at any length
+    struct Way {
+        std::string name;
+        std::map<size_t, std::vector<double>> by_factor; // losses by position; factor 0: the same at any length
+        std::vector<double> cut;                         // of the same tokens when the text is cut at the trained length
+    };
     std::vector<Way> ways;
     std::string refusal;
     for (const Subject& s : decoders) {
@@ -335,18 +341,17 @@ void length(Page& page, const Subjects& decoders, const std::string& text) {
         if (ids.size() < longest + 1 + WINDOWS) throw Error(format("the held-out text has %zu tokens, expected more than %zu", ids.size(), longest + WINDOWS));
         SessionOptions options = exact();
         options.extend = s.header().positions == POSITIONS_LEARNED;
-        ways.push_back({options.extend ? s.name + ", extended" : s.name, {{0, losses(s, ids, longest, options)}}});
+        const std::vector<double> plain = losses(s, ids, longest, longest, options), cut = losses(s, ids, longest, trained, options);
+        ways.push_back({options.extend ? s.name + ", extended" : s.name, {{0, plain}}, cut});
         if (options.extend) {
             try { Session(s.model, exact(longest)); } catch (const Error& e) { refusal = e.what(); }
         }
         if (s.header().positions != POSITIONS_ROTARY) continue;
-        std::vector<double> plain = ways.back().by_factor.at(0);
-        plain.resize(trained);
         for (const auto& [kind, name] : {std::pair{ROPE_LINEAR, "linear"}, {ROPE_NTK, "NTK"}, {ROPE_YARN, "YaRN"}}) {
-            Way way = {s.name + ", " + name, {{1, plain}}};
+            Way way = {s.name + ", " + name, {{1, plain}}, cut}; // a factor of 1 is none
             for (size_t factor = 2; factor <= STRETCH; factor *= 2) {
                 options.rope_scaling = kind, options.rope_factor = float(factor);
-                way.by_factor[factor] = losses(s, ids, factor * trained, options);
+                way.by_factor[factor] = losses(s, ids, factor * trained, factor * trained, options);
             }
             ways.push_back(way);
         }
@@ -364,40 +369,49 @@ void length(Page& page, const Subjects& decoders, const std::string& text) {
     page.say(format("Scaled rotations are scaled by as much as the window is longer. By position in the longest window (here all scaled by %zu):", STRETCH));
     rows.clear();
     head = {"mean loss at positions"};
+    std::vector<Row> gains;
     std::vector<std::pair<double, std::string>> last;
     for (size_t end = trained, begin = 0; end <= longest; begin = end, end *= 2) head.push_back(format("%zu to %zu", begin + 1, end));
     Chart chart = {format("Loss by position in the window (trained on %zu tokens)", trained), "position in the window", "loss, nats a token", {}};
-    double best = INFINITY;
+    double best = INFINITY, worst = 0;
     for (const Way& way : ways) {
         const std::vector<double>& v = of(way, STRETCH);
-        Row row = {way.name};
-        for (size_t end = trained, begin = 0; end <= longest; begin = end, end *= 2) row.push_back(format("%.3f", mean_of(v, begin, end)));
-        rows.push_back(row);
+        Row row = {way.name}, gain = {way.name};
+        for (size_t end = trained, begin = 0; end <= longest; begin = end, end *= 2) {
+            row.push_back(format("%.3f", mean_of(v, begin, end)));
+            gain.push_back(signed_number(mean_of(v, begin, end) - mean_of(way.cut, begin, end)));
+        }
+        rows.push_back(row), gains.push_back(gain);
         last.emplace_back(mean_of(v, longest / 2, longest), way.name);
         Series series = {way.name, {}};
         for (size_t at = 0; at < longest; at += bucket) {
             series.points.emplace_back(double(at) + double(bucket) / 2, mean_of(v, at, at + bucket));
-            best = std::min(best, series.points.back().second);
+            best = std::min(best, series.points.back().second), worst = std::max(worst, series.points.back().second);
         }
         chart.series.push_back(series);
     }
     page.table(head, rows);
-    chart.high = best + 4; // the worst would press the others together
+    chart.high = std::min(worst, best + 4); // the worst would press the others together
     page.picture("length", "Loss by position in the window", line_chart(chart));
     std::sort(last.begin(), last.end());
     std::string ranks;
     for (const auto& [value, name] : last) ranks += (ranks.empty() ? "" : "; ") + name + format(" %.3f", value);
     page.say("In the window's last half, from best to worst: " + ranks + ".");
-    page.say("- Learned positions end with their table. Without `--extend` the runtime says so: \"" + refusal + "\". With it all later words stand at the same place.");
+    page.say(format("Is it worth reading on? The same tokens once more, the text cut every %zu tokens and each piece read anew: how much larger is the loss for having read it as one? Below 0 the longer text helps; above, the model would do better to forget.", trained));
+    head[0] = "loss less that of the cut text, at positions";
+    page.table(head, gains);
+    page.say("- Learned positions end with their table. Without `--extend` the runtime says so: \"" + refusal + "\".");
+    const auto verdict = [&](const Way& way) {
+        const double gain = mean_of(way.by_factor.rbegin()->second, trained, longest) - mean_of(way.cut, trained, longest);
+        return signed_number(gain) + " against the cut text beyond the trained length: " + (gain > 0.02 ? "it would do better to forget" : gain < -0.02 ? "reading on pays" : "reading on neither pays nor costs");
+    };
     for (const Way& way : ways) {
-        if (way.name != "sinusoidal" && way.name != "rotary" && way.name != "none") continue;
-        const std::vector<double>& v = way.by_factor.at(0);
-        const double within = mean_of(v, trained / 2, trained), beyond = mean_of(v, trained, 2 * trained), rise = beyond - within;
         const char* what = way.name == "sinusoidal" ? "Sinusoidal positions \"may allow the model to extrapolate to sequence lengths longer than the ones encountered during training\" (Vaswani et al. 2017, 3.5)."
                          : way.name == "rotary"     ? "Rotary positions depend on distances alone, and are often said to go on for that reason. Beyond the trained length they meet distances they have not seen."
-                                                    : "Without positions nothing unseen is added; what changes is over how many words attention is spread.";
-        page.say(format("- %s Here the loss goes from %.3f in the second half of the trained length to %.3f in as much text again beyond it: %s.", what, within, beyond,
-            rise > 0.05 ? "it does not carry on" : rise < -0.05 ? "it carries on, and gains" : "it carries on"));
+                         : way.name == "none"       ? "Without positions nothing unseen is added; what changes is over how many words attention is spread."
+                         : way.name == "learned, extended" ? "With `--extend` all words past the table's end stand at its last place."
+                                                           : nullptr;
+        page.say("- " + (what ? std::string(what) + " Here " : "Scaled: " + way.name + ", ") + verdict(way) + ".");
     }
 }
 
@@ -449,12 +463,19 @@ void learned_table(Page& page, const Subject& s, const std::string& picture) {
         for (size_t j = 0; j < side * block; j++) map[i / block * side + j / block] += cosines[i * n + j] / float(block * block);
     page.picture(picture, "Cosines of the rows of a learned table", heat_map("Cosine of two rows of the table of " + s.name + (block > 1 ? format(" (means of %zu x %zu)", block, block) : ""), map, side, side, -1, 1, {}, {}, "position", "position", block));
     Row head = {"distance"}, row = {"mean cosine"};
-    for (size_t d = 1; d < n; d *= 2) {
+    double all = 0, squares = 0, by_distance = 0; // sums over all pairs
+    for (size_t d = 1; d < n; d++) {
         double sum = 0;
-        for (size_t i = 0; i + d < n; i++) sum += cosines[i * n + i + d] / double(n - d);
-        head.push_back(std::to_string(d)), row.push_back(format("%.2f", sum));
+        for (size_t i = 0; i + d < n; i++) {
+            const double c = cosines[i * n + i + d];
+            sum += c, squares += c * c;
+        }
+        all += sum, by_distance += sum * sum / double(n - d);
+        if ((d & (d - 1)) == 0) head.push_back(std::to_string(d)), row.push_back(format("%.2f", sum / double(n - d)));
     }
     page.table(head, {row});
+    const double level = all * all / (double(n) * double(n - 1) / 2);
+    page.say(format("Of the cosines' variance %.0f %% goes with the distance alone (what runs along the diagonal), though nothing in the making of the table asks for it.", 100 * (by_distance - level) / (squares - level)));
 }
 
 void distance(Page& page, const Subjects& decoders) {
@@ -465,7 +486,7 @@ void distance(Page& page, const Subjects& decoders) {
                     "saying that rotary attention decays with distance (Su et al. 2021, 3.4.3).",
         pairs, double(h.rope[0].theta)));
     Chart chart = {"Rotary: score of two equal vectors by distance", "distance in tokens", "score, distance 0 is 1", {{"all ones", {}}}};
-    for (size_t d = 0; d < 4 * n; d++) {
+    for (size_t d = 0; d <= 4 * n; d++) {
         double sum = 0;
         for (size_t i = 0; i < pairs; i++) sum += std::cos(double(d) * std::pow(double(h.rope[0].theta), -double(i) / double(pairs))) / double(pairs);
         chart.series[0].points.emplace_back(double(d), sum);
@@ -507,7 +528,7 @@ void distance(Page& page, const Subjects& decoders) {
     const std::vector<double> table = sinusoids(most + n, dim);
     Chart dots = {format("Sinusoidal: dot product of two position vectors (%zu wide) by distance", dim), "distance in tokens", "dot product, distance 0 is 1", {{"p(t) p(t + d)", {}}}};
     double elsewhere = 0;
-    for (size_t d = 0; d < most; d++) {
+    for (size_t d = 0; d <= most; d++) {
         const auto dot = [&](size_t t) {
             double sum = 0;
             for (size_t i = 0; i < dim; i++) sum += table[t * dim + i] * table[(t + d) * dim + i];
@@ -564,7 +585,7 @@ void meaning(Page& page, const std::vector<const Subject*>& subjects) {
             rows.push_back(row);
         }
         page.table({"analogy", "expected", "nearest", "place of the expected", "nearest if the question's words count"}, rows);
-        page.say(format("%zu of %zu come out. The usual rule leaves out the question's own words, and it matters: let in, they are the nearest %zu times, which the story of king and queen does not tell.", hits, asked, echoes));
+        page.say(format("%zu of %zu come out. By custom the question's own words are left out of the answers. Let in, one of them is the nearest %zu times.", hits, asked, echoes));
     }
 }
 
@@ -596,7 +617,7 @@ void attention(Page& page, const std::vector<const Subject*>& subjects) {
             for (size_t key = 0; key < n; key++) map.push_back(maps.at(layer, head, q, key));
         Row names;
         for (const int32_t id : ids) names.push_back(s->word(id));
-        pictures.emplace_back(s, heat_map(format("%s, layer %zu, head %zu", s->name.c_str(), layer, head), map, n, n, 0, 1, names, names, "query", "key"));
+        pictures.emplace_back(s, heat_map(format("%s, layer %zu, head %zu", s->name.c_str(), layer, head), map, n, n, 0, std::ceil(*std::max_element(map.begin(), map.end()) * 10) / 10, names, names, "query", "key"));
     }
     page.table({"model", "layer.head", "weight on the word before", "if evenly spread", "on itself", "on the first word"}, rows);
     for (const auto& [s, svg] : pictures) page.picture("attention-" + s->name, "Attention of a head of " + s->name, svg);

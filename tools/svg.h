@@ -154,7 +154,7 @@ inline std::string heat_map(const std::string& title, const std::vector<float>& 
     size_t longest = 4;
     for (const auto* names : {&row_labels, &col_labels})
         for (const std::string& name : *names) longest = std::max(longest, name.size());
-    const double cell = labels ? 30 : std::max(1.0, std::floor(420 / double(std::max(rows, cols)))), margin = 44 + 7.5 * double(longest), left = margin, top = 40 + margin;
+    const double cell = labels ? 24 : std::max(1.0, std::floor(420 / double(std::max(rows, cols)))), margin = 44 + 7.5 * double(longest), left = margin, top = 40 + margin;
     const double w = cell * double(cols), h = cell * double(rows), centre_x = left + w / 2, centre_y = top + h / 2;
     Svg svg(std::max(left + w + 90, 60 + 8 * double(title.size())), top + h + 24);
     svg.text(20, 26, title, "start", 16);
