@@ -271,8 +271,8 @@ void order(Page& page, const Subjects& decoders, const Subjects& encoders) {
     for (double x : none.next) distinct += x > 1e-6;
     page.say(format("**The decoder without positions tells %zu of %zu pairs apart**, by %.4f bits on average, which is %.0f %% of what lies between two sentences of different words. That words without "
                     "positions are a bag of words is true of attention, not of a model that reads left to right: its mask shows each word another part of the text, the words before it. Haviv et "
-                    "al. (2022), \"Transformer Language Models without Positional Encodings Still Learn Positional Information\", found it, and Kazemnejad et al. (2023) show how two layers can "
-                    "count. The weights say where it begins:",
+                    "al. (2022), \"Transformer Language Models without Positional Encodings Still Learn Positional Information\", found it, and Kazemnejad et al. (2023) show how it can be "
+                    "done: the first layer writes down where each word stands, the next compares. The weights say where it begins:",
         distinct, PAIRS.size(), mean(none.next), 100 * mean(none.next) / std::max(mean(none.next_other), 1e-12)));
     Row head = {"attention of the last token to the same word, largest difference between the orders"};
     rows.clear();

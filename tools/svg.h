@@ -97,8 +97,7 @@ struct Series {
 struct Chart {
     std::string title, x_label, y_label;
     std::vector<Series> series;
-    bool log_x = false;         // powers of two
-    double low = NAN, high = NAN; // of y; what lies outside is cut off. NAN: as the points need
+    double high = NAN; // of y: what lies above is cut off. NAN: as the points need
 };
 
 inline std::string line_chart(const Chart& chart) {
@@ -108,14 +107,12 @@ inline std::string line_chart(const Chart& chart) {
     double x0 = INFINITY, x1 = -INFINITY, low = INFINITY, high = -INFINITY;
     for (const Series& s : chart.series)
         for (const auto& [x, y] : s.points) x0 = std::min(x0, x), x1 = std::max(x1, x), low = std::min(low, y), high = std::max(high, y);
-    if (!std::isnan(chart.low)) low = chart.low;
     if (!std::isnan(chart.high)) high = chart.high;
     const double rough = std::max(high - low, 1e-9) / 5, ten = std::pow(10, std::floor(std::log10(rough))), lead = rough / ten;
     const double step = ten * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
     low = std::floor(low / step + 1e-9) * step, high = std::ceil(high / step - 1e-9) * step;
     if (high <= low) high = low + step;
-    const auto scale = [&](double x) { return chart.log_x ? std::log2(x) : x; };
-    const auto place_x = [&](double x) { return left + (right - left) * (scale(x) - scale(x0)) / std::max(scale(x1) - scale(x0), 1e-9); };
+    const auto place_x = [&](double x) { return left + (right - left) * (x - x0) / std::max(x1 - x0, 1e-9); };
     const auto place_y = [&](double y) { return bottom - (bottom - top) * (std::min(high, std::max(low, y)) - low) / (high - low); };
 
     Svg svg(width, height);
@@ -127,7 +124,7 @@ inline std::string line_chart(const Chart& chart) {
         svg.text(left - 8, place_y(y) + 4, text, "end");
     }
     const double x_step = std::max(1.0, std::pow(2, std::round(std::log2((x1 - x0) / 8))));
-    for (double x = chart.log_x ? std::pow(2, std::ceil(std::log2(x0))) : std::ceil(x0 / x_step) * x_step; x <= x1 + 1e-9; x = chart.log_x ? x * 2 : x + x_step) {
+    for (double x = std::ceil(x0 / x_step) * x_step; x <= x1 + 1e-9; x += x_step) {
         svg.line(place_x(x), bottom, place_x(x), bottom + 5, "#222");
         std::snprintf(text, sizeof text, "%.6g", x);
         svg.text(place_x(x), bottom + 20, text, "middle");
