@@ -2244,7 +2244,7 @@ LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
                 for (size_t i = begin; i < end; i++) s[i] += a.bias[r][key + int64_t(i)];
             if (a.slope)
                 for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
-                    s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * float(key + int64_t(i) - a.position[r]);
+                    s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * -float(std::abs(key + int64_t(i) - a.position[r]));
             const bool masked = begin > 0 || end < TILE;
             if (masked) std::fill_n(s, begin, -INFINITY), std::fill_n(s + end, TILE - end, -INFINITY);
             Floats m = load(s), t = set(0);

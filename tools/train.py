@@ -93,13 +93,16 @@ class Transformer(nn.Module):
             if self.causal: bias = bias.masked_fill(torch.ones(o.length, o.length).triu(1) > 0, -math.inf)
         for name, value in (("table", table), ("rotation", rotation), ("bias", bias)): self.register_buffer(name, value, persistent=False)
 
-    def forward(self, ids, targets):
-        """Mean loss of the targets that count."""
+    def hidden(self, ids):
         x = self.embed(ids) * self.scale
         if self.positions: x = x + self.positions.weight[:ids.shape[1]]
         if self.table is not None: x = x + self.table[:ids.shape[1]]
         for layer in self.layers: x = layer(x, self.rotation, self.bias, self.causal)
-        x, targets = self.norm(x).flatten(0, 1), targets.flatten()
+        return self.norm(x)
+
+    def forward(self, ids, targets):
+        """Mean loss of the targets that count."""
+        x, targets = self.hidden(ids).flatten(0, 1), targets.flatten()
         if not self.causal:
             counted = (targets != IGNORED).nonzero()[:, 0]  # few: the scores of the others are not needed
             x, targets = x[counted], targets[counted]
@@ -218,6 +221,7 @@ def save(path, data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.error = lambda message: parser.exit(2, f"train.py: {message}\n")
     parser.add_argument("corpus")
     parser.add_argument("out")
     parser.add_argument("--valid", help="folder of texts that are not trained on")
