@@ -1,5 +1,5 @@
 # make           ./run, and build/quantize that tools/convert.py uses
-# make test      unit tests, command-line tests, the README's example   (also: make asan, make tsan, make fuzz, make arm)
+# make test      unit tests, command-line tests, the README's example   (also: make trainer-test, make asan, make tsan, make fuzz, make arm)
 # make smollm2   fetches and converts a chat model; make minilm: a sentence encoder; make gemma3: a larger model; make translate: English to Portuguese
 # make bench     measures it beside llama.cpp and onnxruntime and writes docs/benchmarks.md: an hour, much of it to build the peers once
 # make positions runs the experiments of docs/positions.md and writes it again
@@ -77,6 +77,16 @@ tsan:
 	$(MAKE) build/test-tsan
 	build/test-tsan -tc='*thread*'
 
+# tools/train.py against its promises, in a virtual environment with PyTorch.
+trainer-test: run build/quantize build/venv/ready
+	build/venv/bin/python tests/train.py
+
+build/venv/ready:
+	@$(call need,$(PYTHON) -m venv --help,python3-venv)
+	$(PYTHON) -m venv build/venv
+	build/venv/bin/pip install -q torch==2.13.0 tokenizers==0.22.2
+	touch $@
+
 fuzz:
 	@$(call need,echo 'int main() {}' | clang++ -fsanitize=address -x c++ - -o /dev/null,clang libclang-rt-dev)
 	$(MAKE) $(FUZZERS:%=build/fuzz-%)
@@ -148,5 +158,5 @@ format:
 clean:
 	rm -rf build run
 
-.PHONY: all test asan tsan fuzz arm smollm2 minilm gemma3 translate bench positions install format clean
+.PHONY: all test trainer-test asan tsan fuzz arm smollm2 minilm gemma3 translate bench positions install format clean
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -981,8 +981,8 @@ Header with_rope_scaling(Header h, uint32_t scaling, float factor) {
         if (r.scaling != ROPE_PLAIN || r.has_factors) fail("the model's rotary positions are scaled already");
         r.scaling = scaling, r.factor = factor;
         if (!r.original_context) r.original_context = h.context;
-        r.beta_fast = 32, r.beta_slow = 1, r.truncate = 1; // what YaRN's authors chose for LLaMA
-        if (scaling == ROPE_YARN) r.attention_factor = 0.1f * std::log(factor) + 1; // eq. 22
+        r.beta_fast = 32, r.beta_slow = 1, r.truncate = 1; // 3.2: what suits LLaMA
+        if (scaling == ROPE_YARN) r.attention_factor = 0.1f * std::log(factor) + 1; // 3.4
     }
     return h;
 }
@@ -1014,6 +1014,7 @@ struct Session::State {
     const decltype(SessionOptions::observe) observe;
     const decltype(SessionOptions::attention) watch;
     std::mutex watching;
+    Buffer<uint8_t> names;                // values of 64 keys: 1 at their own place
     size_t context;
     Team team;
     size_t length = 0, written = 0;      // tokens held; the most that were held since the cache was empty
@@ -1143,6 +1144,12 @@ Session::State::State(const Model& model, SessionOptions options)
     if (h.positions == POSITIONS_ALIBI) slopes = w.alibi_slopes ? std::vector<float>(w.alibi_slopes, w.alibi_slopes + h.n_heads) : alibi_slopes(h.n_heads);
     for (Activations* a : {&normed, &attn, &ff, &q_compressed, &q_plain, &found, &gathered}) a->quantized = w.quantized_layers;
     head_in.quantized = w.quantized_scores;
+    if (watch) names.resize(TILE * TILE * 4);
+    for (size_t key = 0; watch && key < TILE; key++) {
+        const size_t place = key / PANEL * TILE * PANEL + key * PANEL + key % PANEL;
+        if (cache_type == TYPE_F32) reinterpret_cast<float*>(names.data())[place] = 1;
+        else reinterpret_cast<uint16_t*>(names.data())[place] = float_to_half(1);
+    }
     scratch.resize(team.size());
 }
 
@@ -1250,28 +1257,28 @@ static void join(float* out, const float* other, size_t n) {
     most = larger, total = total * a + other[n + 1] * b;
 }
 
-// The weights of one query of a tile, in plain loops: the kernel streams them and never has them all.
-void Session::State::show_attention(const AttentionTile& a, size_t row, size_t layer, size_t head, std::vector<float>& weights) {
-    const int64_t first = a.first[row], last = a.last[row];
-    double most = -INFINITY, total = 0;
-    for (int64_t key = first; key <= last; key++) {
-        const size_t slot = size_t(key) % a.capacity, at = slot / PANEL * a.key_dim * PANEL + slot % PANEL;
-        double score = 0;
-        for (size_t i = 0; i < a.key_dim; i++) {
-            const size_t place = at + i * PANEL;
-            score += double(a.q[row * a.key_dim + i]) * double(a.type == TYPE_F16 ? half_to_float(reinterpret_cast<const uint16_t*>(a.keys)[place]) : reinterpret_cast<const float*>(a.keys)[place]);
-        }
-        if (a.softcap != 0) score = a.softcap * std::tanh(score / a.softcap);
-        if (a.bias) score += a.bias[row][key];
-        if (a.slope) score += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[row] * float(key)) : a.slope[row] * float(key - a.position[row]);
-        weights[size_t(key - first)] = float(score);
-        most = std::max(most, score);
+// The weights of one query of a tile, which attend() never has in one place: the kernel is asked again, 64 keys at a time, with values that say
+// whose they are. Parts are joined as in join().
+void Session::State::show_attention(const AttentionTile& tile, size_t row, size_t layer, size_t head, std::vector<float>& weights) {
+    AttentionTile a = tile;
+    float out[TILE + 2], most = -INFINITY, total = 0;
+    a.rows = 1, a.q += row * a.key_dim, a.first += row, a.last += row, a.position += row, a.out = out;
+    if (a.bias) a.bias += row;
+    if (a.slope) a.slope += row;
+    a.values = names.data(), a.value_dim = a.capacity = TILE;
+    const int64_t first = *a.first, end = *a.last + 1;
+    for (int64_t key = first / int64_t(TILE) * int64_t(TILE); key < end; key += TILE) {
+        a.keys = tile.keys + size_t(key) % tile.capacity * a.key_dim * (a.type == TYPE_F16 ? 2 : 4);
+        k.attention(a, key, std::min<int64_t>(key + TILE, end));
+        const float larger = std::max(most, out[TILE]), before = most == -INFINITY ? 0 : std::exp(most - larger), now = std::exp(out[TILE] - larger);
+        const int64_t begin = std::max(key, first), stop = std::min<int64_t>(key + TILE, end);
+        for (int64_t i = first; i < begin; i++) weights[size_t(i - first)] *= before;
+        for (int64_t i = begin; i < stop; i++) weights[size_t(i - first)] = out[i - key] * now;
+        most = larger, total = total * before + out[TILE + 1] * now;
     }
-    const size_t n = size_t(last - first + 1);
-    for (size_t i = 0; i < n; i++) total += std::exp(weights[i] - most);
-    for (size_t i = 0; i < n; i++) weights[i] = float(std::exp(weights[i] - most) / total);
+    for (int64_t i = first; i < end; i++) weights[size_t(i - first)] /= total;
     const std::lock_guard<std::mutex> lock(watching);
-    watch(uint32_t(layer), uint32_t(head), size_t(a.position[row]), size_t(first), weights.data(), n);
+    watch(uint32_t(layer), uint32_t(head), size_t(*a.position), size_t(first), weights.data(), size_t(end - first));
 }
 
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
@@ -2297,7 +2304,7 @@ LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
                 for (size_t i = begin; i < end; i++) s[i] += a.bias[r][key + int64_t(i)];
             if (a.slope)
                 for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
-                    s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * float(key + int64_t(i) - a.position[r]);
+                    s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * -float(std::abs(key + int64_t(i) - a.position[r]));
             const bool masked = begin > 0 || end < TILE;
             if (masked) std::fill_n(s, begin, -INFINITY), std::fill_n(s + end, TILE - end, -INFINITY);
             Floats m = load(s), t = set(0);

@@ -638,7 +638,8 @@ double divergence(const float* p, const float* q, size_t n) {
         p_sum += e, difference += e * (double(p[i]) - q[i]);
         q_sum += std::exp(double(q[i]) - q_top);
     }
-    return difference / p_sum + q_top + std::log(q_sum) - p_top - std::log(p_sum);
+    const double result = difference / p_sum + q_top + std::log(q_sum) - p_top - std::log(p_sum);
+    return result < 0 ? 0 : result; // of equals, rounding may leave less than nothing
 }
 
 // How far a model's predictions are from those of a reference, the model in float32 for one.

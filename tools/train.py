@@ -3,7 +3,7 @@
 
   python3 tools/train.py CORPUS OUT [--valid FOLDER] [--positions none|sinusoidal|learned|rotary|alibi] [--masked] [--help]
 
-OUT is a folder: tokenizer.json (byte-level BPE made of the corpus), checkpoint.pt, history.json, model.bin. The same command goes on
+OUT is a folder: tokenizer.json (byte-level BPE made of the corpus), checkpoint.pt, history.json, loss.svg, model.bin. The same command goes on
 where it was stopped. For developers: the only tool that needs PyTorch, and Hugging Face's tokenizers.
 
 The model is LLaMA's: norm (RMS) before attention and before a gated feed-forward (SwiGLU), no biases, the head tied to the embedding.
@@ -93,13 +93,16 @@ class Transformer(nn.Module):
             if self.causal: bias = bias.masked_fill(torch.ones(o.length, o.length).triu(1) > 0, -math.inf)
         for name, value in (("table", table), ("rotation", rotation), ("bias", bias)): self.register_buffer(name, value, persistent=False)
 
-    def forward(self, ids, targets):
-        """Mean loss of the targets that count."""
+    def hidden(self, ids):
         x = self.embed(ids) * self.scale
         if self.positions: x = x + self.positions.weight[:ids.shape[1]]
         if self.table is not None: x = x + self.table[:ids.shape[1]]
         for layer in self.layers: x = layer(x, self.rotation, self.bias, self.causal)
-        x, targets = self.norm(x).flatten(0, 1), targets.flatten()
+        return self.norm(x)
+
+    def forward(self, ids, targets):
+        """Mean loss of the targets that count."""
+        x, targets = self.hidden(ids).flatten(0, 1), targets.flatten()
         if not self.causal:
             counted = (targets != IGNORED).nonzero()[:, 0]  # few: the scores of the others are not needed
             x, targets = x[counted], targets[counted]
@@ -204,6 +207,25 @@ def export(model, o):
     os.unlink(path)
 
 
+def draw(history, path):
+    """The losses as an SVG: mean of each REPORT steps, and the held-out ones."""
+    width, height, left, bottom = 640, 360, 50, 320
+    lines = [[(history[i + REPORT - 1][0], sum(h[1] for h in history[i:i + REPORT]) / REPORT) for i in range(0, len(history) - REPORT + 1, REPORT)], [(h[0], h[2]) for h in history if h[2]]]
+    values = [y for line in lines for _, y in line] or [0]
+    low, last = math.floor(min(values)), history[-1][0]
+    high = max(low + 1, math.ceil(max(values)))
+    x = lambda step: left + (width - left - 20) * step / last
+    y = lambda loss: bottom - (bottom - 20) * (loss - low) / (high - low)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>']
+    for loss in range(low, high + 1): out.append(f'<path d="M{left} {y(loss):.1f}H{width - 20}" stroke="#ddd"/><text x="{left - 8}" y="{y(loss) + 4:.1f}" text-anchor="end">{loss}</text>')
+    for i in range(5): out.append(f'<text x="{x(last * i / 4):.1f}" y="{bottom + 18}" text-anchor="middle">{last * i // 4}</text>')
+    out.append(f'<text x="{width / 2}" y="{height - 6}" text-anchor="middle">step</text>')
+    for line, colour, name, row in zip(lines, ("#8aa6c8", "#c0392b"), ("training loss", "held-out loss"), (40, 58)):
+        if not line: continue
+        out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in line)}"/><text x="{width - 30}" y="{row}" text-anchor="end" fill="{colour}">{name}</text>')
+    with open(path, "w") as f: f.write("\n".join(out) + "\n</svg>\n")
+
+
 # ---- training ------------------------------------------------------------------------------------------------------------
 
 def rate(step, o):
@@ -218,6 +240,7 @@ def save(path, data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.error = lambda message: parser.exit(2, f"train.py: {message}\n")
     parser.add_argument("corpus")
     parser.add_argument("out")
     parser.add_argument("--valid", help="folder of texts that are not trained on")
@@ -294,6 +317,7 @@ def train(o):
             if plateau: save(at("plateau.pt"), state)
             if stopped: sys.exit(f"stopped after step {done}; the same command goes on")
     with open(at("history.json"), "w") as f: json.dump({"settings": settings, "history": history}, f)
+    draw(history, at("loss.svg"))
     export(model, o)
     if valid:
         loss, count = held_out(model, valid, o)
