@@ -2,6 +2,7 @@
 # make test      unit tests, command-line tests, the README's example   (also: make trainer-test, make asan, make tsan, make fuzz, make arm)
 # make smollm2   fetches and converts a chat model; make minilm: a sentence encoder; make gemma3: a larger model; make translate: English to Portuguese
 # make bench     measures it beside llama.cpp and onnxruntime and writes docs/benchmarks.md: an hour, much of it to build the peers once
+# make positions runs the experiments of docs/positions.md and writes it again
 # make install PREFIX=/usr/local
 
 CXX ?= g++
@@ -23,6 +24,9 @@ run: build/release/tools/run.o build/release/runtime.o
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
 
 build/quantize: build/release/tools/quantize.o
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
+
+build/positions: build/release/tools/positions.o build/release/runtime.o
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -pthread $^ -o $@
 
 # One folder of objects for each way to compile: $(call variant,name,compiler,flags)
@@ -59,7 +63,7 @@ need_doctest = $(call need,$(CXX) -include doctest/doctest.h -fsyntax-only -x c+
 
 test: all
 	@$(need_doctest)
-	$(MAKE) build/test build/steps build/roofline
+	$(MAKE) build/test build/steps build/positions build/roofline
 	@build/test; status=$$?; $(PYTHON) -m unittest discover -s tests -v && exit $$status
 
 asan:
@@ -137,6 +141,10 @@ bench: all build/roofline
 	PYTHON=$(PYTHON) sh tools/peers.sh build/peers
 	$(PYTHON) tools/benchmark.py
 
+# Every experiment on that page, on the models of models/positions: some minutes.
+positions: build/positions
+	build/positions models/positions docs
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/locus $(DESTDIR)$(PREFIX)/share/locus
 	install run $(DESTDIR)$(PREFIX)/bin/locus
@@ -150,5 +158,5 @@ format:
 clean:
 	rm -rf build run
 
-.PHONY: all test trainer-test asan tsan fuzz arm smollm2 minilm gemma3 translate bench install format clean
+.PHONY: all test trainer-test asan tsan fuzz arm smollm2 minilm gemma3 translate bench positions install format clean
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -40,7 +40,7 @@ enum Type : uint32_t { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_BF16 = 2, TYPE_Q8 = 3, T
 enum Layout : uint32_t { LAYOUT_PLAIN = 0, LAYOUT_PANELS = 1 }; // plain: f32, row-major (vectors and tables that are looked up)
 enum Positions : uint32_t { POSITIONS_NONE = 0, POSITIONS_SINUSOIDAL = 1, POSITIONS_LEARNED = 2, POSITIONS_ROTARY = 3, POSITIONS_ALIBI = 4, POSITIONS_RELATIVE = 5 };
 enum Sinusoid : uint32_t { SINUSOID_INTERLEAVED = 0, SINUSOID_HALVES = 1, SINUSOID_FAIRSEQ = 2 }; // sin, cos by turns (Vaswani et al. 2017, 3.5); all sin, then all cos; the same with frequencies over d/2 - 1 (tensor2tensor, fairseq)
-enum RopeScaling : uint32_t { ROPE_PLAIN = 0, ROPE_LINEAR = 1, ROPE_DYNAMIC = 2, ROPE_YARN = 3, ROPE_LLAMA3 = 4, ROPE_LONGROPE = 5 };
+enum RopeScaling : uint32_t { ROPE_PLAIN = 0, ROPE_LINEAR = 1, ROPE_DYNAMIC = 2, ROPE_YARN = 3, ROPE_LLAMA3 = 4, ROPE_LONGROPE = 5, ROPE_NTK = 6 }; // ntk: a session's choice, in no file
 enum Norm : uint32_t { NORM_LAYER = 0, NORM_RMS = 1 };
 enum NormPlace : uint32_t { NORM_PRE = 0, NORM_POST = 1, NORM_SANDWICH = 2, NORM_OUTPUT = 3 }; // before a sublayer; after the residual sum; before it and on its output; on its output alone
 enum Parallel : uint32_t { PARALLEL_NO = 0, PARALLEL_TWO_NORMS = 1, PARALLEL_ONE_NORM = 2 };  // feed-forward beside attention, from a norm of its own or a shared one
@@ -242,6 +242,14 @@ struct SessionOptions {
     bool exact_cache = false; // keys and values in f32, not f16; a model with f32 weights has it so anyway
     // For calibration: told the n rows x that the matrix at this offset of the file is multiplied with. Threads call it, one at a time.
     std::function<void(uint64_t offset, const float* x, size_t stride, size_t n)> observe = {};
+    bool extend = false;    // learned positions: past the table's end its last row is repeated, where otherwise a text must not be longer
+    // Rotary positions on longer texts than trained with, for a model whose rotation is not scaled already: by how much (1 or more), and
+    // how: ROPE_LINEAR (Chen et al. 2023), ROPE_NTK (a larger base: bloc97 2023) or ROPE_YARN (Peng et al. 2023). AS_TRAINED: not at all
+    uint32_t rope_scaling = AS_TRAINED;
+    float rope_factor = 1;
+    // For looking inside: told the weights, which sum to 1, that a head's query at this position gives the keys at first .. first + n - 1.
+    // layer counts as in Model::layer(); attention to a source text is not told. Threads call it, one at a time.
+    std::function<void(uint32_t layer, uint32_t head, size_t query, size_t first, const float* weights, size_t n)> attention = {};
 };
 
 // One conversation with a model: cache of keys and values, and scratch memory. One thread at a time may call it.

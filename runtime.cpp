@@ -907,6 +907,7 @@ std::vector<float> rope_frequencies(const Rope& r, const float* const factors[2]
     double theta = r.theta;
     if (r.scaling == ROPE_DYNAMIC && length > r.original_context) // NTK-aware: the base grows with the text
         theta *= std::pow(double(r.factor) * double(length) / r.original_context - (double(r.factor) - 1), double(r.dim) / std::max(1.0, double(r.dim) - 2));
+    if (r.scaling == ROPE_NTK) theta *= std::pow(double(r.factor), double(r.dim) / std::max(1.0, double(r.dim) - 2)); // so that the slowest turns as in linear
     // YaRN (Peng et al. 2023, 3.2): dimensions that turn often within the trained context stay, those that never turn once are interpolated
     auto turns_at = [&](double turns) { return r.dim * std::log(r.original_context / (turns * 2 * pi)) / (2 * std::log(theta)); };
     double low = 0, high = 0;
@@ -969,6 +970,23 @@ Header with_positions(Header h, uint32_t scheme) {
     return h;
 }
 
+// The header with rotations that are stretched for longer texts.
+Header with_rope_scaling(Header h, uint32_t scaling, float factor) {
+    if (scaling == AS_TRAINED) return h;
+    if (scaling != ROPE_LINEAR && scaling != ROPE_NTK && scaling != ROPE_YARN) fail("rope scaling %u is not one of a session's: linear, ntk or yarn", scaling);
+    if (h.positions != POSITIONS_ROTARY) fail("rope scaling is for rotary positions, which the model does not have");
+    if (!(factor >= 1 && factor <= 1e6f)) fail("rope factor is %g, expected 1 to 1000000", double(factor));
+    for (Rope& r : h.rope) {
+        if (!r.dim) continue;
+        if (r.scaling != ROPE_PLAIN || r.has_factors) fail("the model's rotary positions are scaled already");
+        r.scaling = scaling, r.factor = factor;
+        if (!r.original_context) r.original_context = h.context;
+        r.beta_fast = 32, r.beta_slow = 1, r.truncate = 1; // what YaRN's authors chose for LLaMA
+        if (scaling == ROPE_YARN) r.attention_factor = 0.1f * std::log(factor) + 1; // eq. 22
+    }
+    return h;
+}
+
 // Bucket of a distance key - query (Raffel et al. 2019, 2.1): exact when near, logarithmic further away.
 uint32_t relative_bucket(int64_t distance, const Header& h, bool causal) {
     int64_t buckets = h.relative_buckets, base = 0;
@@ -994,6 +1012,8 @@ struct Session::State {
     const Header h;
     const Kernels& k;
     const decltype(SessionOptions::observe) observe;
+    const decltype(SessionOptions::attention) watch;
+    std::mutex watching;
     size_t context;
     Team team;
     size_t length = 0, written = 0;      // tokens held; the most that were held since the cache was empty
@@ -1021,6 +1041,7 @@ struct Session::State {
         std::vector<uint16_t> half;
         std::vector<float> choice;
         std::vector<uint32_t> places;
+        std::vector<float> weights;       // of one query, where someone watches
     };
     std::vector<Scratch> scratch;         // a thread
 
@@ -1042,6 +1063,7 @@ private:
     void latent_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
     void cross_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
     void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me);
+    void show_attention(const AttentionTile& a, size_t row, size_t layer, size_t head, std::vector<float>& weights);
     void attention_out(const Attention& a, size_t n, Worker& me);
     void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me);
     void remember_source(const Layer& l, LayerCache& c, size_t n, Worker& me);
@@ -1081,13 +1103,15 @@ private:
 };
 
 Session::State::State(const Model& model, SessionOptions options)
-    : w(model.weights()), h(with_positions(w.h, options.positions)), k(w.kernels ? *w.kernels : scalar::kernels), observe(options.observe), team([&] {
+    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), k(w.kernels ? *w.kernels : scalar::kernels),
+      observe(options.observe), watch(options.attention), team([&] {
           const uint32_t most = processors().usable;
           return options.threads ? std::min(options.threads, most) : default_threads();
       }()) {
     if (!h.n_tensors) fail("this checkpoint holds a tokenizer only, nothing to run");
     context = options.context ? options.context : std::min<size_t>(h.context, 8192);
-    if (h.positions == POSITIONS_LEARNED) {
+    if (options.extend && h.positions != POSITIONS_LEARNED) fail("the model has no table of learned positions to extend");
+    if (h.positions == POSITIONS_LEARNED && !options.extend) {
         const size_t rows = h.n_positions - h.position_offset;
         if (options.context > rows) fail("a context of %u tokens is longer than the model's table of %zu positions", options.context, rows);
         context = std::min(context, rows);
@@ -1147,6 +1171,7 @@ void Session::State::reserve(size_t n, size_t keys) {
     parts.resize(part * std::max(queries, split_queries * (keys / SPAN + 2)));
     for (Scratch& s : scratch) {
         s.q.resize(rows * key_dim), s.scores.resize(rows * TILE), s.out.resize(rows * part), s.half.resize(std::max(key_dim, value_dim));
+        if (watch) s.weights.resize(keys);
         s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows);
     }
 }
@@ -1183,8 +1208,10 @@ void Session::State::embed(const Pass& p, Worker& me) {
         const size_t position = p.start + t + h.position_offset;
         if (w.embed_type)
             for (size_t i = 0; i < h.dim; i++) e[i] += w.embed_type[i];
-        if (h.positions == POSITIONS_LEARNED)
-            for (size_t i = 0; i < h.dim; i++) e[i] += w.positions[position * h.dim + i];
+        if (h.positions == POSITIONS_LEARNED) {
+            const float* row = w.positions + std::min<size_t>(position, h.n_positions - 1) * h.dim; // only SessionOptions.extend goes past the last
+            for (size_t i = 0; i < h.dim; i++) e[i] += row[i];
+        }
         if (h.positions == POSITIONS_SINUSOIDAL) add_sinusoid(e, h.dim, position, h.sinusoid, sinusoids);
         if (h.embed_norm) norm(e, h.dim, w.embed_norm, e);
     });
@@ -1221,6 +1248,30 @@ static void join(float* out, const float* other, size_t n) {
     const float larger = std::max(most, other[n]), a = most == -INFINITY ? 0 : std::exp(most - larger), b = std::exp(other[n] - larger);
     for (size_t i = 0; i < n; i++) out[i] = out[i] * a + other[i] * b;
     most = larger, total = total * a + other[n + 1] * b;
+}
+
+// The weights of one query of a tile, in plain loops: the kernel streams them and never has them all.
+void Session::State::show_attention(const AttentionTile& a, size_t row, size_t layer, size_t head, std::vector<float>& weights) {
+    const int64_t first = a.first[row], last = a.last[row];
+    double most = -INFINITY, total = 0;
+    for (int64_t key = first; key <= last; key++) {
+        const size_t slot = size_t(key) % a.capacity, at = slot / PANEL * a.key_dim * PANEL + slot % PANEL;
+        double score = 0;
+        for (size_t i = 0; i < a.key_dim; i++) {
+            const size_t place = at + i * PANEL;
+            score += double(a.q[row * a.key_dim + i]) * double(a.type == TYPE_F16 ? half_to_float(reinterpret_cast<const uint16_t*>(a.keys)[place]) : reinterpret_cast<const float*>(a.keys)[place]);
+        }
+        if (a.softcap != 0) score = a.softcap * std::tanh(score / a.softcap);
+        if (a.bias) score += a.bias[row][key];
+        if (a.slope) score += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[row] * float(key)) : a.slope[row] * -float(std::abs(key - a.position[row]));
+        weights[size_t(key - first)] = float(score);
+        most = std::max(most, score);
+    }
+    const size_t n = size_t(last - first + 1);
+    for (size_t i = 0; i < n; i++) total += std::exp(weights[i] - most);
+    for (size_t i = 0; i < n; i++) weights[i] = float(std::exp(weights[i] - most) / total);
+    const std::lock_guard<std::mutex> lock(watching);
+    watch(uint32_t(layer), uint32_t(head), size_t(a.position[row]), size_t(first), weights.data(), n);
 }
 
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
@@ -1265,6 +1316,8 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
         a.q = s.q.data(), a.scores = s.scores.data(), a.out = s.out.data(), a.softcap = h.attn_softcap;
         a.first = s.first.data(), a.last = s.last.data(), a.position = s.position.data();
         a.bias = biased ? s.bias.data() : nullptr, a.slope = sloped ? s.slope.data() : nullptr, a.slope_bf16 = h.alibi_bf16;
+        if (watch && !is_cross && !split)
+            for (size_t r = 0; r < a.rows; r++) show_attention(a, r, size_t(&l - p.stack.layers.data()) + (&p.stack == &w.decoder) * h.n_encoder_layers, kv * group + r % group, s.weights);
         const int64_t from = first_key(int64_t(p.start + t0)), to = last_key(int64_t(p.start + t1 - 1)) + 1; // they grow with the position
         const size_t first = splits > 1 ? split : size_t(from / span - first_span), last = splits > 1 ? split : size_t((to - 1) / span - first_span);
         for (size_t i = first; i <= last; i++) {

@@ -71,13 +71,13 @@ def llama(folder, context=64):
     return config, shapes, tokenizer, settings
 
 
-def bert(folder, masked=True):
+def bert(folder, masked=True, positions=24):
     words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat on a mat king queen man woman ##s . , paris is of france".split()
     config = {"architectures": ["BertForMaskedLM" if masked else "BertModel"], "model_type": "bert", "hidden_act": "gelu", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-              "num_attention_heads": 4, "vocab_size": len(words), "max_position_embeddings": 24, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0,
+              "num_attention_heads": 4, "vocab_size": len(words), "max_position_embeddings": positions, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0,
               "position_embedding_type": "absolute"}
     p = "bert." if masked else ""
-    shapes = {p + "embeddings.word_embeddings.weight": (len(words), 32), p + "embeddings.position_embeddings.weight": (24, 32), p + "embeddings.token_type_embeddings.weight": (2, 32),
+    shapes = {p + "embeddings.word_embeddings.weight": (len(words), 32), p + "embeddings.position_embeddings.weight": (positions, 32), p + "embeddings.token_type_embeddings.weight": (2, 32),
               p + "embeddings.LayerNorm.weight": (32,), p + "embeddings.LayerNorm.bias": (32,)}
     for i in range(2):
         l = f"{p}encoder.layer.{i}."
@@ -112,7 +112,7 @@ def bert(folder, masked=True):
 
 def write(kind, folder, **changes):
     """Writes the checkpoint `kind` into a folder, as Hugging Face would; `changes` go to config.json."""
-    config, shapes, tokenizer, settings = {"llama": llama, "bert": bert, "sentence": lambda f: bert(f, False)}[kind](folder)
+    config, shapes, tokenizer, settings = {"llama": llama, "bert": bert, "sentence": lambda f: bert(f, False), "long-bert": lambda f: bert(f, positions=80)}[kind](folder)
     config.update(changes)
     write_safetensors(os.path.join(folder, "model.safetensors"), shapes)
     for name, value in (("config.json", config), ("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):

@@ -5,7 +5,8 @@
 
 A case becomes a folder that test_fixtures.py reads: config.json and model.safetensors as save_pretrained writes them; logits.f32, a
 row of scores (or of hidden state) for each position; reference.json: the ids they belong to, the scores' spread, the ids that follow
-a prompt when the likeliest is taken each time, and the keys of config.json that say no more than their absence would.
+a prompt when the likeliest is taken each time, and the keys of config.json that say no more than their absence would; for some cases
+attentions.f32: what the first ids of them look at, a text of their own, [layers, heads, queries, keys].
 """
 import argparse
 import json
@@ -82,6 +83,10 @@ CASES = {
     "t5-one-head": ("T5ForConditionalGeneration", dict(T5, num_heads=1, num_decoder_layers=2, relative_attention_num_buckets=8, relative_attention_max_distance=6), 37),
     "t5-gated": ("T5ForConditionalGeneration", dict(T5, num_heads=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False), 21),
 }
+
+# of each kind of mask, bias and cache
+WATCHED = {"llama-yarn", "gemma2", "gpt2", "bloom", "falcon-alibi", "deepseek-v3", "modernbert"}
+WATCHED_IDS = 12
 
 
 def randomise(model, generator):
@@ -167,7 +172,11 @@ def main():
         model = build(kind, settings)
         folder = os.path.join(args.out, name)
         shutil.rmtree(folder, ignore_errors=True)
-        write(folder, model, *reference(model, n))
+        ref, logits = reference(model, n)
+        write(folder, model, ref, logits)
+        if name not in WATCHED: continue
+        with torch.no_grad(): seen = model(torch.tensor([ref["ids"][:WATCHED_IDS]]), output_attentions=True).attentions
+        torch.cat(seen).float().numpy().astype("<f4").tofile(os.path.join(folder, "attentions.f32"))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WATCHED_IDS = 12  # as make_fixtures.py has it
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 CONVERT = os.path.join(ROOT, "tools", "convert.py")
 RUN, STEPS = os.path.join(ROOT, "run"), os.path.join(ROOT, "build", "steps")
@@ -52,6 +53,7 @@ class Fixtures(unittest.TestCase):
         self.near(out, want, ref["std"], "scalar")
         self.call(*command)
         whole = self.near(out, want, ref["std"], "in one batch")
+        self.attention(os.path.join(source, "attentions.f32"), model, ref["ids"], folder)
         self.without_defaults(name, source, folder, ref["defaults"], model)
         if "greedy" not in ref: return
         said = self.call(RUN, model, "--ids", text(ref["greedy_prompt"]), "-n", len(ref["greedy"]), "-t", 0, "--print-ids")
@@ -60,6 +62,16 @@ class Fixtures(unittest.TestCase):
         self.call(STEPS, model, text(ref["ids"] if target else []), text(target or ref["ids"]), out)
         self.assertEqual(floats(out), whole, "token by token")
 
+    def attention(self, path, model, ids, folder):
+        """What each head looks at, where make_fixtures.py has asked transformers."""
+        if not os.path.exists(path): return
+        n, want, out = WATCHED_IDS, floats(path), os.path.join(folder, "attention")
+        self.call(RUN, model, "--ids", text(ids[:n]), "--attention", out)
+        with open(out) as f: rows = [line.split("\t") for line in f][1:]
+        heads = 1 + max(int(row[1]) for row in rows)
+        got = [0.0] * len(want)
+        for layer, head, query, key, weight, *_ in rows: got[((int(layer) * heads + int(head)) * n + int(query)) * n + int(key)] = float(weight)
+        self.assertLess(max(abs(a - b) for a, b in zip(got, want)), 1e-5)
 
     def without_defaults(self, name, source, folder, keys, model):
         """A configuration that leaves out what goes without saying means the same, or is refused for what it leaves out."""

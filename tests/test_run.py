@@ -131,6 +131,9 @@ class Usage(Case):
                               (r"--top-p: '1.5' is out of range: 0 to 1", [m, "--top-p", "1.5"]), (r"--min-p", [m, "--min-p", "2"]), (r"--repeat-penalty", [m, "--repeat-penalty", "0"]),
                               (r"--top-k", [m, "--top-k", "-3"]), (r"-s", [m, "-s", "x"]), (r"-c: '0' is out of range", [m, "-c", "0"]), (r"-j: '0' is out of range", [m, "-j", "0"]),
                               (r"--ids: 'x' is not a number", [m, "--ids", "1 x"]), (r"--ids: no ids", [m, "--ids", " "]), (r"--ids: '-1' is out of range", [m, "--ids", "-1"]),
+                              (r"--rope-scaling: 'dynamic', expected linear, ntk or yarn", [m, "--rope-scaling", "dynamic"]), (r"--rope-factor: '0.5' is out of range: 1 to 1000", [m, "--rope-factor", "0.5"]),
+                              (r"--rope-factor needs --rope-scaling", [m, "--rope-factor", "2"]), (r"--rope-scaling needs --rope-factor", [m, "--rope-scaling", "ntk"]),
+                              (r"--attention: the file's name is empty", [m, "--attention", ""]), (r"-t does not go with --attention", [m, "--attention", "x", "-t", "1"]),
                               (r"one model", [m, m, "-p", "x"]), (r"an empty argument", ["", "-p", "x"]), (r"-f: the file's name is empty", [m, "-f", ""]), (r"--ppl: the file's name is empty", [m, "--ppl", ""]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),
                               (r"--chat and --info exclude", [m, "--chat", "--info"]), (r"-t does not go with --embed", [m, "--embed", "-t", "1"]), (r"--system does not go", [m, "--system", "x"]),
                               (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
@@ -437,6 +440,66 @@ class Scores(Case):
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("empty", b""))
         self.fails(1, r"nothing to score", self.llama, "--ppl", self.write("some", b"hello world"), "-c", 1)
         self.fails(1, r"left to right", self.bert, "--ppl", self.path("empty"))
+
+
+class Attention(Case):
+    def table(self, *args):
+        self.works(*args, "--attention", self.path("map.tsv"))
+        lines = self.read("map.tsv").decode().splitlines()
+        self.assertEqual(lines[0], "layer\thead\tquery\tkey\tweight\tquery token\tkey token")
+        return [line.split("\t") for line in lines[1:]]
+
+    def check(self, rows, n, seen):
+        sums = {}
+        for layer, head, query, key, weight, *_ in rows:
+            self.assertTrue(int(key) <= int(query) or seen == n * n)
+            sums[layer, head, query] = sums.get((layer, head, query), 0) + float(weight)
+        self.assertEqual((len(sums), len(rows)), (2 * 4 * n, 2 * 4 * seen))
+        for total in sums.values(): self.assertAlmostEqual(total, 1, 5)
+
+    def test_a_row_a_pair_that_is_seen(self):
+        rows = self.table(self.llama, "-p", "hello\n world")
+        self.check(rows, 3, 6)
+        self.assertEqual(rows[5][5:], [" world", " world"])
+        self.assertEqual(rows[4][5:], [" world", "\\n"])
+        self.check(self.table(self.bert, "-p", "the cat sat"), 5, 25)
+        self.assertEqual(self.table(self.bert, "--ids", "2 5 6 8 3"), self.table(self.bert, "-p", "the cat sat"))
+
+    def test_drawing(self):
+        import xml.etree.ElementTree as xml
+        self.works(self.llama, "-p", "hello world", "--attention", self.path("map.svg"))
+        drawing = xml.parse(self.path("map.svg")).getroot()
+        texts = [e.text for e in drawing.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual(texts[1:], ["head 0", "head 1", "head 2", "head 3", "layer 0", "layer 1"])
+
+    def test_what_cannot_be_written(self):
+        self.fails(1, r"missing/x: No such file", self.llama, "-p", "x", "--attention", "missing/x")
+        self.fails(1, r"24", self.bert, "--ids", "5 " * 30, "--attention", self.path("map.tsv"))
+        if os.path.exists("/dev/full"): self.fails(1, r"/dev/full: No space", self.llama, "-p", "x", "--attention", "/dev/full")
+
+
+class LongerTexts(Case):
+    def logits(self, *args):
+        self.works(*args, "--logits", self.path("scores"))
+        return self.read("scores")
+
+    def test_scaled_rotation(self):
+        ids = ("--ids", "5 6 7 8 9")
+        plain = self.logits(self.llama, *ids)
+        for kind in ("linear", "ntk", "yarn"):
+            self.assertNotEqual(plain, self.logits(self.llama, *ids, "--rope-scaling", kind, "--rope-factor", 4))
+            self.assertEqual(plain, self.logits(self.llama, *ids, "--rope-scaling", kind, "--rope-factor", 1))
+        self.assertEqual(self.logits(self.llama, *ids, "--rope-scaling", "linear", "--rope-factor", 4),
+                         self.logits(fixture.make("llama", self.path("scaled.bin"), rope_scaling={"rope_type": "linear", "factor": 4.0}), *ids))
+        self.fails(1, r"does not have", self.bert, *ids, "--rope-scaling", "ntk", "--rope-factor", 2, "--logits", self.path("scores"))
+        self.fails(1, r"scaled already", self.path("scaled.bin"), *ids, "--rope-scaling", "ntk", "--rope-factor", 2, "--logits", self.path("scores"))
+
+    def test_extended_table(self):
+        ids = ("--ids", "5 " * 30)
+        self.fails(1, r"30 tokens .* 24", self.bert, *ids, "--logits", self.path("scores"))
+        self.assertEqual(len(self.logits(self.bert, *ids, "--extend")) % 30, 0)
+        self.assertEqual(self.logits(self.bert, "--ids", "5 6", "--extend"), self.logits(self.bert, "--ids", "5 6"))
+        self.fails(1, r"no table of learned positions", self.llama, *ids, "--extend")
 
 
 class Vectors(Case):

@@ -482,6 +482,146 @@ TEST_CASE("a model runs without its positions, or with others that need no weigh
     CHECK(six[5] == 0.125f);
 }
 
+TEST_CASE("a table of learned positions that is extended repeats its last row") {
+    Checkpoint c;
+    c.h.positions = POSITIONS_LEARNED, c.h.position_offset = 2, c.h.n_positions = 80;
+    c.fill();
+    TensorEntry& table = *std::find_if(c.tensors.begin(), c.tensors.end(), [](auto& t) { return !strcmp(t.name, "embed.positions"); });
+    float* rows = reinterpret_cast<float*>(c.data.data() + table.offset);
+    for (size_t r = 50; r < 80; r++) std::copy_n(rows + 49 * 72, 72, rows + r * 72);
+    const TemporaryFile long_file(c.bytes());
+    c.h.n_positions = table.rows = 50, table.bytes = 50 * 72 * 4;
+    const TemporaryFile short_file(c.bytes());
+    const Model with_long(long_file.path), with_short(short_file.path);
+    const std::vector<int32_t> ids = some_tokens(70, 101);
+    SessionOptions options;
+    options.context = 70, options.threads = 1;
+    CHECK_THROWS_WITH_AS(Session(with_short, options), "a context of 70 tokens is longer than the model's table of 48 positions", Error);
+    Session want(with_long, options);
+    options.extend = true;
+    Session got(with_short, options);
+    const float *a = want.forward(ids, Scores::ALL), *b = got.forward(ids, Scores::ALL);
+    CHECK(!memcmp(a, b, 70 * 101 * 4));
+    options.context = 0;
+    CHECK(Session(with_short, options).context() == 400);
+    options.positions = POSITIONS_NONE;
+    CHECK_THROWS_WITH_AS(Session(with_short, options), "the model has no table of learned positions to extend", Error);
+}
+
+TEST_CASE("rotary positions are scaled at run time as the papers and transformers 4.57 have it") {
+    Header h = Checkpoint().h; // 24 of a head, base 10000, trained with 64
+    const float* none[2] = {};
+    const struct { uint32_t scaling; float attention_factor, frequencies[12]; } cases[] = {
+        {ROPE_LINEAR, 1, {0.25f, 0.1160397f, 0.05386086f, 0.025f, 0.01160397f, 0.005386087f, 0.0025f, 0.001160397f, 0.0005386086f, 0.00025f, 0.0001160397f, 5.386085e-05f}},
+        {ROPE_NTK, 1, {1, 0.4091984f, 0.1674433f, 0.06851755f, 0.02803727f, 0.01147281f, 0.004694655f, 0.001921046f, 0.0007860885f, 0.0003216662f, 0.0001316253f, 5.386085e-05f}},
+        {ROPE_YARN, 1.138629436f, {1, 0.3771291f, 0.1346522f, 0.04375f, 0.01160397f, 0.005386087f, 0.0025f, 0.001160397f, 0.0005386086f, 0.00025f, 0.0001160397f, 5.386085e-05f}}};
+    for (const auto& want : cases) {
+        CAPTURE(want.scaling);
+        const Rope r = with_rope_scaling(h, want.scaling, 4).rope[0];
+        const std::vector<float> got = rope_frequencies(r, none, 1);
+        for (size_t i = 0; i < 12; i++) CHECK(got[i] == doctest::Approx(want.frequencies[i]).epsilon(1e-6));
+        CHECK(r.attention_factor == doctest::Approx(want.attention_factor).epsilon(1e-6));
+    }
+    h.rope[0].original_context = 0;
+    CHECK(with_rope_scaling(h, ROPE_YARN, 4).rope[0].original_context == 400); // the header's context
+
+    Checkpoint c;
+    c.fill();
+    const TemporaryFile file(c.bytes());
+    const Model model(file.path);
+    const std::vector<int32_t> ids = some_tokens(300, 101);
+    SessionOptions options;
+    options.threads = 1;
+    auto scores = [&](uint32_t scaling, float factor, uint32_t threads, size_t part) {
+        options.rope_scaling = scaling, options.rope_factor = factor, options.threads = threads;
+        Session s(model, options);
+        std::vector<float> all;
+        for (size_t i = 0; i < ids.size(); i += part) {
+            const size_t n = std::min(part, ids.size() - i);
+            const float* p = s.forward(ids.data() + i, n, Scores::ALL);
+            all.insert(all.end(), p, p + n * s.width());
+        }
+        return all;
+    };
+    const std::vector<float> plain = scores(AS_TRAINED, 1, 1, 300);
+    for (const auto& want : cases) {
+        CAPTURE(want.scaling);
+        const std::vector<float> whole = scores(want.scaling, 4, 1, 300);
+        CHECK(whole != plain);
+        CHECK(whole == scores(want.scaling, 4, 3, 7));
+        CHECK(plain == scores(want.scaling, 1, 1, 300));
+    }
+}
+
+TEST_CASE("what cannot be scaled at run time is refused") {
+    Checkpoint plain, absent, scaled, factors;
+    absent.h.positions = POSITIONS_ALIBI;
+    scaled.h.rope[0].scaling = ROPE_LINEAR, scaled.h.rope[0].factor = 2;
+    factors.h.rope[0].has_factors = 1;
+    const struct { Checkpoint& c; uint32_t scaling; float factor; const char* error; } cases[] = {
+        {plain, ROPE_LINEAR, 0.5f, "rope factor is 0.5, expected 1 to 1000000"},
+        {plain, ROPE_NTK, NAN, "rope factor is nan, expected 1 to 1000000"},
+        {plain, ROPE_DYNAMIC, 2, "rope scaling 2 is not one of a session's: linear, ntk or yarn"},
+        {absent, ROPE_YARN, 2, "rope scaling is for rotary positions, which the model does not have"},
+        {scaled, ROPE_NTK, 2, "the model's rotary positions are scaled already"},
+        {factors, ROPE_NTK, 2, "the model's rotary positions are scaled already"}};
+    for (Checkpoint* c : {&plain, &absent, &scaled, &factors}) c->fill();
+    for (const auto& bad : cases) {
+        CAPTURE(bad.error);
+        const TemporaryFile file(bad.c.bytes());
+        const Model model(file.path);
+        SessionOptions options;
+        options.rope_scaling = bad.scaling, options.rope_factor = bad.factor;
+        CHECK_THROWS_WITH_AS(Session(model, options), bad.error, Error);
+    }
+    plain.h.rope[0].scaling = ROPE_NTK; // no file says so
+    const TemporaryFile file(plain.bytes());
+    CHECK_THROWS_AS(Model(file.path), Error);
+}
+
+TEST_CASE("attention weights are told for each query once, sum to 1 and do not depend on cut or threads") {
+    Checkpoint c;
+    c.layers.assign(2, {LAYER_ATTENTION, 0, 0, 0, 0, 0.2f, {0, 0}});
+    c.layers[1].window = 40;
+    c.h.rope[0].dim = 24;
+    c.type = TYPE_F16;
+    c.fill();
+    const TemporaryFile file(c.bytes());
+    const Model model(file.path);
+    const size_t n = 600; // more than a span of keys
+    const std::vector<int32_t> ids = some_tokens(n, 101);
+    auto maps = [&](uint32_t threads, size_t part) {
+        std::vector<float> all(2 * 6 * n * n, -1.f);
+        std::vector<int> told(2 * 6 * n);
+        SessionOptions options;
+        options.context = n, options.threads = threads;
+        options.attention = [&](uint32_t layer, uint32_t head, size_t query, size_t first, const float* weights, size_t count) {
+            const size_t row = (layer * 6 + head) * n + query;
+            told[row]++;
+            std::copy_n(weights, count, &all[row * n + first]);
+        };
+        Session s(model, options);
+        for (size_t i = 0; i < n; i += part) s.forward(ids.data() + i, std::min(part, n - i));
+        CHECK(told == std::vector<int>(2 * 6 * n, 1));
+        return all;
+    };
+    const std::vector<float> whole = maps(1, n);
+    CHECK(whole == maps(3, 7));
+    bool right = true;
+    for (size_t row = 0; row < 2 * 6 * n; row++) {
+        const size_t query = row % n, first = row < 6 * n || query < 40 ? 0 : query - 39; // of the second layer's window
+        double sum = 0;
+        for (size_t key = 0; key < n; key++) {
+            const float weight = whole[row * n + key];
+            const bool seen = key >= first && key <= query;
+            right &= seen ? weight > 0 : weight == -1;
+            if (seen) sum += weight;
+        }
+        right &= std::abs(sum - 1) < 1e-5;
+    }
+    CHECK(right);
+}
+
 TEST_CASE("a bidirectional model sees the whole text and holds nothing") {
     Checkpoint c;
     c.h.causal = 0;

@@ -1,9 +1,12 @@
 // run: generates text from a checkpoint, talks, embeds, scores and shows what a checkpoint holds.
 #include "../model.h"
 #include "../tokenizer.h"
+#include "attention.h"
 #include "bench.h"
 #include "chat.h"
 #include "info.h"
+#include "loss.h"
+#include "neighbours.h"
 
 #include <algorithm>
 #include <atomic>
@@ -50,6 +53,7 @@ scores     --logits FILE      float32 scores (or hidden state), a row for each p
            --ppl FILE         perplexity in windows of -c tokens (default 512), of the first -n tokens
            --divergence MODEL likewise, how far the scores are from another model's, say the float32 one's
            --moments FILE     how activations on -n tokens (default 4096) go together, for convert.py
+           --attention FILE   what each head looks at: a table, or a drawing if FILE ends in .svg
 other      --tokenize         token ids of the text
            --info             what the checkpoint holds
            --bench            speed; the last line is JSON
@@ -57,6 +61,8 @@ other      --tokenize         token ids of the text
            -j THREADS         (default: the processor's cores)
            --exact-cache      keys and values in f32 also where the weights are not
            --positions WHAT   for experiments: none, sinusoidal, rotary or alibi
+           --rope-scaling linear, ntk or yarn  --rope-factor F     F times the context, without training
+           --extend           learned positions: repeats the last row past the table's end
            --help  --version
 )";
 
@@ -112,8 +118,15 @@ uint32_t positions(const std::string& name, const std::string& text) {
     return found->second;
 }
 
+uint32_t rope_scaling(const std::string& name, const std::string& text) {
+    const std::map<std::string, uint32_t> kinds = {{"linear", ROPE_LINEAR}, {"ntk", ROPE_NTK}, {"yarn", ROPE_YARN}};
+    const auto found = kinds.find(text);
+    if (found == kinds.end()) throw UsageError(name + ": '" + text + "', expected linear, ntk or yarn");
+    return found->second;
+}
+
 // Switches that each mode understands besides those of a session. The first mode is the one without a switch.
-const std::set<std::string> EVERYWHERE = {"-c", "-j", "--exact-cache", "--positions"};
+const std::set<std::string> EVERYWHERE = {"-c", "-j", "--exact-cache", "--positions", "--rope-scaling", "--rope-factor", "--extend"};
 const std::map<std::string, std::set<std::string>> MODES = {
     {"generating text", {"-p", "-f", "--ids", "--decoder-ids", "--print-ids", "--stop", "-n", "-t", "--top-k", "--top-p", "--min-p",
                             "--repeat-penalty", "-s"}},
@@ -126,12 +139,13 @@ const std::map<std::string, std::set<std::string>> MODES = {
     {"--ppl", {"-n"}},
     {"--divergence", {"-p", "-f", "-n"}},
     {"--moments", {"-p", "-f", "-n"}},
+    {"--attention", {"-p", "-f", "--ids"}},
     {"--tokenize", {"-p", "-f"}},
     {"--info", {}},
     {"--bench", {}},
 };
 
-const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments"};
+const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments", "--attention"};
 const std::set<std::string> NAMES_TEXT = {"--fill", "--similar", "--analogy"};
 
 Options parse(int argc, char** argv) {
@@ -178,6 +192,9 @@ Options parse(int argc, char** argv) {
         else if (name == "-c") o.session.context = number<uint32_t>(name, value(), 1, many);
         else if (name == "--exact-cache") o.session.exact_cache = true;
         else if (name == "--positions") o.session.positions = positions(name, value());
+        else if (name == "--rope-scaling") o.session.rope_scaling = rope_scaling(name, value());
+        else if (name == "--rope-factor") o.session.rope_factor = number<float>(name, value(), 1, 1000);
+        else if (name == "--extend") o.session.extend = true;
         else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
         else throw UsageError("unknown switch " + name + " (--help lists them)");
         if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
@@ -193,6 +210,8 @@ Options parse(int argc, char** argv) {
     const bool names_file = NAMES_FILE.count(o.mode);
     if ((o.file && o.file->empty()) || (names_file && o.argument.empty()))
         throw UsageError((names_file ? o.mode : "-f") + ": the file's name is empty");
+    for (const auto& [one, other] : {std::pair{"--rope-scaling", "--rope-factor"}, {"--rope-factor", "--rope-scaling"}})
+        if (seen.count(one) && !seen.count(other)) throw UsageError(std::string(one) + " needs " + other);
     if (o.print_ids && !o.stops.empty()) throw UsageError("--stop does not go with --print-ids");
     return o;
 }
@@ -323,8 +342,11 @@ struct Program {
         const std::string advice = std::string(in ? ": give --ids" : "") + (out ? ", and --print-ids for output" : "");
         throw refuse("the checkpoint has no tokenizer" + advice);
     }
-    Session session(SessionOptions with) const {
+    void need_model() const {
         if (header().n_tensors == 0) throw refuse("the checkpoint holds a tokenizer only, no model");
+    }
+    Session session(SessionOptions with) const {
+        need_model();
         return Session(model, with);
     }
     Session session() const { return session(options.session); }
@@ -509,12 +531,17 @@ int chat(const Program& program) {
 
 // ---- scores ---------------------------------------------------------------------------------------------------------------
 
+// Room for all n tokens that were given: only a table of learned positions has an end.
+SessionOptions room_for(const Program& program, size_t n) {
+    SessionOptions with = program.options.session;
+    if (!with.context && (program.header().positions != POSITIONS_LEARNED || with.extend)) with.context = uint32_t(n);
+    return with;
+}
+
 int logits(const Program& program) {
     std::vector<int32_t> ids = program.prompt_ids();
     const std::vector<int32_t> target = program.decoder_ids();
-    SessionOptions with = program.options.session; // only a table of learned positions has an end: room for all that was given
-    if (!with.context && program.header().positions != POSITIONS_LEARNED) with.context = uint32_t(std::max(ids.size(), target.size()));
-    Session session = program.session(with);
+    Session session = program.session(room_for(program, std::max(ids.size(), target.size())));
     if (program.header().n_encoder_layers) {
         session.encode(ids.data(), ids.size());
         ids = target;
@@ -529,12 +556,18 @@ int logits(const Program& program) {
     return 0;
 }
 
-// Negative log-likelihood of the next token: log sum exp(scores) - scores[next].
-double loss(const float* scores, size_t n, int32_t next) {
-    const float top = *std::max_element(scores, scores + n);
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += std::exp(double(scores[i]) - top);
-    return top + std::log(sum) - scores[next];
+int attention(const Program& program) {
+    if (program.header().n_encoder_layers) throw program.refuse("--attention is not for encoder-decoder models");
+    const std::vector<int32_t> ids = program.prompt_ids();
+    std::vector<std::string> names;
+    for (const int32_t id : ids) names.push_back(program.tokenizer_ ? program.name(id) : std::to_string(id));
+    program.need_model();
+    AttentionMaps maps = attention_maps(program.model, ids, room_for(program, ids.size()));
+    const std::string &path = program.options.argument, ending = path.substr(path.size() - std::min<size_t>(path.size(), 4));
+    const std::string out = ending == ".svg" ? attention_drawing(maps) : attention_table(maps, names);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
+    if (!file || std::fwrite(out.data(), 1, out.size(), file.get()) != out.size() || std::fflush(file.get())) throw Error(path + ": " + std::strerror(errno));
+    return 0;
 }
 
 struct Losses {
@@ -834,56 +867,10 @@ int fill(const Program& program) {
     return 0;
 }
 
-// The one token of a word, as it stands within a sentence if there is such a one.
-int32_t word_id(const Program& program, const std::string& word) {
-    for (const std::string& form : {" " + word, word}) {
-        const std::vector<int32_t> ids = program.tokenizer().encode(form, false);
-        if (ids.size() == 1) return ids[0];
-    }
-    throw Error("'" + word + "' is not a single token of this vocabulary");
-}
-
-std::vector<float> unit_embedding(const Program& program, int32_t id) {
-    std::vector<float> v(program.header().embed_dim);
-    program.model.embedding(id, v.data());
-    double square = 0;
-    for (float x : v) square += double(x) * x;
-    for (float& x : v) x = square > 0 ? float(x / std::sqrt(square)) : 0;
-    return v;
-}
-
 // Prints the words nearest to plus[0] + plus[1] ... - minus[0] ... by cosine in the embedding table, the words themselves left out.
-int neighbours(const Program& program, const std::vector<std::string>& plus, const std::vector<std::string>& minus) {
-    constexpr size_t shown = 10;
-    const Header& h = program.header();
-    const Tokenizer& tokenizer = program.tokenizer();
-    if (h.n_tensors == 0) throw program.refuse("the checkpoint holds a tokenizer only, no model");
-    std::set<int32_t> inputs;
-    std::vector<float> target(h.embed_dim);
-    const auto add = [&](const std::vector<std::string>& words, float sign) {
-        for (const std::string& word : words) {
-            const int32_t id = word_id(program, word);
-            inputs.insert(id);
-            const std::vector<float> v = unit_embedding(program, id);
-            for (size_t i = 0; i < v.size(); i++) target[i] += sign * v[i];
-        }
-    };
-    add(plus, 1);
-    add(minus, -1);
-    double length = 0;
-    for (float x : target) length += double(x) * x;
-    std::vector<std::pair<double, int32_t>> found;
-    const int32_t words = int32_t(std::min<size_t>(h.vocab_size, tokenizer.size()));
-    for (int32_t id = 0; id < words; id++) {
-        if (inputs.count(id) || tokenizer.is_special(id)) continue;
-        const std::vector<float> v = unit_embedding(program, id);
-        double dot = 0;
-        for (size_t i = 0; i < v.size(); i++) dot += double(v[i]) * target[i];
-        found.push_back({length > 0 ? -dot / std::sqrt(length) : 0, id});
-    }
-    const auto end = found.begin() + std::min(shown, found.size());
-    std::partial_sort(found.begin(), end, found.end());
-    for (auto it = found.begin(); it != end; ++it) std::printf("%.4f %s\n", -it->first, program.name(it->second).c_str());
+int print_neighbours(const Program& program, const std::vector<std::string>& plus, const std::vector<std::string>& minus) {
+    program.need_model();
+    for (const auto& [cosine, id] : neighbours(program.model, program.tokenizer(), plus, minus, 10)) std::printf("%.4f %s\n", cosine, program.name(id).c_str());
     return 0;
 }
 
@@ -898,7 +885,7 @@ int analogy(const Program& program) {
         if (complete || (sign != "+" && sign != "-")) break;
     }
     if (!complete) throw UsageError("--analogy: expected words with + or - between, as in \"king - man + woman\"");
-    return neighbours(program, plus, minus);
+    return print_neighbours(program, plus, minus);
 }
 
 int run(int argc, char** argv) {
@@ -915,12 +902,13 @@ int run(int argc, char** argv) {
     if (mode == "--chat") return chat(program);
     if (mode == "--embed") return embed(program);
     if (mode == "--fill") return fill(program);
-    if (mode == "--similar") return neighbours(program, {options.argument}, {});
+    if (mode == "--similar") return print_neighbours(program, {options.argument}, {});
     if (mode == "--analogy") return analogy(program);
     if (mode == "--logits") return logits(program);
     if (mode == "--ppl") return perplexity(program);
     if (mode == "--divergence") return diverge(program);
     if (mode == "--moments") return moments(program);
+    if (mode == "--attention") return attention(program);
     if (mode == "--tokenize") return print_ids(program.tokenizer().encode(input_text(options), false)), 0;
     if (mode == "--info") return print_info(program.model, program.tokenizer_.get()), 0;
     if (mode == "--bench") return bench(options.model, options.session), 0;
