@@ -84,7 +84,7 @@ trainer-test: run build/quantize build/venv/ready
 build/venv/ready:
 	@$(call need,$(PYTHON) -m venv --help,python3-venv)
 	$(PYTHON) -m venv build/venv
-	build/venv/bin/pip install -q torch==2.13.0 tokenizers==0.22.2
+	build/venv/bin/pip install -q torch==2.13.0 numpy tokenizers==0.22.2
 	touch $@
 
 fuzz:

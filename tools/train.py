@@ -4,7 +4,7 @@
   python3 tools/train.py CORPUS OUT [--valid FOLDER] [--positions none|sinusoidal|learned|rotary|alibi] [--masked] [--help]
 
 OUT is a folder: tokenizer.json (byte-level BPE made of the corpus), checkpoint.pt, history.json, loss.svg, model.bin. The same command goes on
-where it was stopped. For developers: the only tool that needs PyTorch, and Hugging Face's tokenizers.
+where it was stopped. For developers: the only tool that needs PyTorch, numpy and Hugging Face's tokenizers.
 
 The model is LLaMA's: norm (RMS) before attention and before a gated feed-forward (SwiGLU), no biases, the head tied to the embedding.
 Matrices of layers are trained with Muon (Jordan et al. 2024), the rest with AdamW.
