@@ -904,10 +904,10 @@ std::vector<float> rope_frequencies(const Rope& r, const float* const factors[2]
     const double pi = 3.14159265358979323846;
     const size_t half = r.dim / 2;
     std::vector<float> f(half);
-    double theta = r.theta;
-    if (r.scaling == ROPE_DYNAMIC && length > r.original_context) // NTK-aware: the base grows with the text
-        theta *= std::pow(double(r.factor) * double(length) / r.original_context - (double(r.factor) - 1), double(r.dim) / std::max(1.0, double(r.dim) - 2));
-    if (r.scaling == ROPE_NTK) theta *= std::pow(double(r.factor), double(r.dim) / std::max(1.0, double(r.dim) - 2)); // so that the slowest turns as in linear
+    double stretch = 1; // NTK-aware: a base with which the slowest frequency turns as in linear; dynamic: it grows with the text
+    if (r.scaling == ROPE_NTK) stretch = r.factor;
+    if (r.scaling == ROPE_DYNAMIC && length > r.original_context) stretch = double(r.factor) * double(length) / r.original_context - (double(r.factor) - 1);
+    const double theta = r.theta * std::pow(stretch, double(r.dim) / std::max(1.0, double(r.dim) - 2));
     // YaRN (Peng et al. 2023, 3.2): dimensions that turn often within the trained context stay, those that never turn once are interpolated
     auto turns_at = [&](double turns) { return r.dim * std::log(r.original_context / (turns * 2 * pi)) / (2 * std::log(theta)); };
     double low = 0, high = 0;
@@ -2133,72 +2133,60 @@ template <class W> struct FloatTile {
         }
     }
 };
-// Columns 16 h .. 16 h + 15 of a block are its half h.
-struct Q8Tile {
-    template <int P, int T> INLINE static void run(const uint8_t* w, size_t panel_bytes, size_t cols, const Rows& x, size_t t, Floats (&y)[T][P]) {
-        for (size_t b = 0; b < (cols + BLOCK - 1) / BLOCK; b++) {
-            const BlockScale* scale = x.scale + b * x.step + t;
-            const int8_t* q = x.q + (b * x.step + t) * BLOCK;
-            const uint8_t* block = w + b * Q8_BYTES;
-            Ints s[2][T][P];
-#pragma GCC unroll 2
-            for (size_t half = 0; half < 2; half++) {
-#pragma GCC unroll 12
-                for (size_t i = 0; i < T; i++)
-#pragma GCC unroll 4
-                    for (size_t p = 0; p < P; p++) s[half][i][p] = zero_s8();
-#pragma GCC unroll 4
-                for (size_t g = 4 * half; g < 4 * half + 4; g++) {
-                    Bytes v[P];
-#pragma GCC unroll 4
-                    for (size_t p = 0; p < P; p++) v[p] = load_s8(block + p * panel_bytes + Q8_HEAD + 64 * g);
-#pragma GCC unroll 12
-                    for (size_t i = 0; i < T; i++)
-#pragma GCC unroll 4
-                        for (size_t p = 0; p < P; p++) s[half][i][p] = dot_s8(s[half][i][p], v[p], q + i * BLOCK + 4 * g);
-                }
-            }
-#pragma GCC unroll 4
-            for (size_t p = 0; p < P; p++) {
-                const Floats d = load_f16(block + p * panel_bytes);
-#pragma GCC unroll 12
-                for (size_t i = 0; i < T; i++) y[i][p] = fma(scaled(s[0][i][p], s[1][i][p], scale[i].d, scale[i].start_s8), d, y[i][p]);
-            }
-        }
-    }
+// Columns 16 h .. 16 h + 15 of a block are its half h; 4 of them at a time are a group.
+struct Q8 {
+    using Sum = Ints;
+    static constexpr size_t bytes = Q8_BYTES;
+    static constexpr bool minima = false;
+    INLINE static Sum zero() { return zero_s8(); }
+    INLINE static Bytes get(const uint8_t* block, size_t half, size_t group) { return load_s8(block + Q8_HEAD + 64 * (4 * half + group)); }
+    INLINE static Sum dot(Sum s, Bytes w, const int8_t* x) { return dot_s8(s, w, x); }
+    INLINE static Floats scale(const uint8_t* block) { return load_f16(block); }
+    INLINE static float start(const BlockScale& x) { return x.start_s8; }
 };
-struct Q4Tile {
+struct Q4 {
+    using Sum = IntsU4;
+    static constexpr size_t bytes = Q4_BYTES;
+    static constexpr bool minima = true; // they follow the scales
+    INLINE static Sum zero() { return zero_u4(); }
+    INLINE static Bytes get(const uint8_t* block, size_t half, size_t group) { return half ? load_high(block + Q4_HEAD + 64 * group) : load_low(block + Q4_HEAD + 64 * group); }
+    INLINE static Sum dot(Sum s, Bytes w, const int8_t* x) { return dot_u4(s, w, x); }
+    INLINE static Floats scale(const uint8_t* block) { return mul(load_f16(block), set(U4_UNIT)); }
+    INLINE static float start(const BlockScale& x) { return x.start_u4; }
+};
+
+template <class W> struct IntTile {
     template <int P, int T> INLINE static void run(const uint8_t* w, size_t panel_bytes, size_t cols, const Rows& x, size_t t, Floats (&y)[T][P]) {
         for (size_t b = 0; b < (cols + BLOCK - 1) / BLOCK; b++) {
             const BlockScale* scale = x.scale + b * x.step + t;
             const int8_t* q = x.q + (b * x.step + t) * BLOCK;
-            const uint8_t* block = w + b * Q4_BYTES;
-            IntsU4 s[2][T][P];
+            const uint8_t* block = w + b * W::bytes;
+            typename W::Sum s[2][T][P];
 #pragma GCC unroll 2
             for (size_t half = 0; half < 2; half++) {
 #pragma GCC unroll 12
                 for (size_t i = 0; i < T; i++)
 #pragma GCC unroll 4
-                    for (size_t p = 0; p < P; p++) s[half][i][p] = zero_u4();
+                    for (size_t p = 0; p < P; p++) s[half][i][p] = W::zero();
 #pragma GCC unroll 4
                 for (size_t g = 0; g < 4; g++) {
                     Bytes v[P];
 #pragma GCC unroll 4
-                    for (size_t p = 0; p < P; p++) {
-                        const uint8_t* from = block + p * panel_bytes + Q4_HEAD + 64 * g;
-                        v[p] = half ? load_high(from) : load_low(from);
-                    }
+                    for (size_t p = 0; p < P; p++) v[p] = W::get(block + p * panel_bytes, half, g);
 #pragma GCC unroll 12
                     for (size_t i = 0; i < T; i++)
 #pragma GCC unroll 4
-                        for (size_t p = 0; p < P; p++) s[half][i][p] = dot_u4(s[half][i][p], v[p], q + i * BLOCK + 16 * half + 4 * g);
+                        for (size_t p = 0; p < P; p++) s[half][i][p] = W::dot(s[half][i][p], v[p], q + i * BLOCK + 16 * half + 4 * g);
                 }
             }
 #pragma GCC unroll 4
             for (size_t p = 0; p < P; p++) {
-                const Floats d = mul(load_f16(block + p * panel_bytes), set(U4_UNIT)), m = load_f16(block + p * panel_bytes + PANEL * 2);
+                const Floats d = W::scale(block + p * panel_bytes);
 #pragma GCC unroll 12
-                for (size_t i = 0; i < T; i++) y[i][p] = fma(m, set(scale[i].d_sum), fma(scaled(s[0][i][p], s[1][i][p], scale[i].d, scale[i].start_u4), d, y[i][p]));
+                for (size_t i = 0; i < T; i++) {
+                    y[i][p] = fma(scaled(s[0][i][p], s[1][i][p], scale[i].d, W::start(scale[i])), d, y[i][p]);
+                    if (W::minima) y[i][p] = fma(load_f16(block + p * panel_bytes + PANEL * 2), set(scale[i].d_sum), y[i][p]);
+                }
             }
         }
     }
@@ -2260,8 +2248,8 @@ LOCUS_TARGET void matmul(const Matrix& w, uint32_t begin, uint32_t end, const Ro
     case TYPE_F32: return multiply<FloatTile<F32>, PAIR, MANY, FEW, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
     case TYPE_F16: return multiply<FloatTile<F16>, PAIR, MANY, FEW, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
     case TYPE_BF16: return multiply<FloatTile<BF16>, PAIR, MANY, FEW, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q8: return multiply<Q8Tile, PAIR_INT, MANY_INT, PAIR_INT, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
-    case TYPE_Q4: return multiply<Q4Tile, PAIR_INT, MANY_INT, PAIR_INT, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q8: return multiply<IntTile<Q8>, PAIR_INT, MANY_INT, PAIR_INT, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
+    case TYPE_Q4: return multiply<IntTile<Q4>, PAIR_INT, MANY_INT, PAIR_INT, SOLO>(w, begin, end, x, n, y, y_stride, start, start_stride);
     }
 }
 
