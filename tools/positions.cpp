@@ -4,11 +4,11 @@
 #include "../model.h"
 #include "../tokenizer.h"
 #include "attention.h"
+#include "files.h"
 #include "loss.h"
 #include "neighbours.h"
 #include "svg.h"
 
-#include <cerrno>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -39,22 +39,6 @@ std::string format(const char* form, ...) {
     return text;
 }
 
-using Stream = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
-std::string read_file(const std::string& path) {
-    const Stream file(std::fopen(path.c_str(), "rb"), std::fclose);
-    if (!file) throw Error(path + ": " + std::strerror(errno));
-    std::string text;
-    char part[1 << 16];
-    while (const size_t n = std::fread(part, 1, sizeof part, file.get())) text.append(part, n);
-    return text;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-    const Stream file(std::fopen(path.c_str(), "wb"), std::fclose);
-    if (!file || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() || std::fflush(file.get())) throw Error(path + ": " + std::strerror(errno));
-}
-
 // A page in Markdown and the folder of its pictures.
 class Page {
 public:
@@ -67,10 +51,10 @@ public:
         text_ += "\n";
     }
     void picture(const std::string& name, const std::string& what, const std::string& svg) {
-        write_file(folder_ + "/positions/" + name + ".svg", svg);
+        write_file(folder_ + "/positions/" + name + ".svg", svg.data(), svg.size());
         say("![" + what + "](positions/" + name + ".svg)");
     }
-    void write() const { write_file(folder_ + "/" + name_, text_.substr(0, text_.size() - 1)); }
+    void write() const { write_file(folder_ + "/" + name_, text_.data(), text_.size() - 1); }
 
 private:
     void line(const Row& row) {
@@ -667,7 +651,7 @@ void real_models(const std::string& models, const std::string& pages) {
     }
     Page page(pages, "positions-real.md");
     page.say("# Positions and meaning in models trained by others");
-    page.say("Written by `make minilm smollm2 gemma3 positions`: three checkpoints that this repository does not hold. Its own models answer in [positions.md](positions.md).");
+    page.say("Written by `make minilm smollm2 gemma3 positions`: three checkpoints that this repository does not hold.");
     page.say("## Distance");
     page.say("The cosine of any two rows of MiniLM's learned table (BERT's, trained on):");
     learned_table(page, subjects[0], "minilm");

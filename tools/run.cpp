@@ -4,6 +4,7 @@
 #include "attention.h"
 #include "bench.h"
 #include "chat.h"
+#include "files.h"
 #include "info.h"
 #include "loss.h"
 #include "neighbours.h"
@@ -214,24 +215,6 @@ Options parse(int argc, char** argv) {
         if (seen.count(one) && !seen.count(other)) throw UsageError(std::string(one) + " needs " + other);
     if (o.print_ids && !o.stops.empty()) throw UsageError("--stop does not go with --print-ids");
     return o;
-}
-
-std::string read_all(std::FILE* file, const std::string& name) {
-    constexpr size_t most = size_t(1) << 30;
-    std::string text;
-    char part[1 << 16];
-    while (const size_t n = std::fread(part, 1, sizeof part, file)) {
-        text.append(part, n);
-        if (text.size() > most) throw Error(name + ": longer than 1 GiB");
-    }
-    if (std::ferror(file)) throw Error(name + ": " + std::strerror(errno));
-    return text;
-}
-
-std::string read_file(const std::string& path) {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-    if (!file) throw Error(path + ": " + std::strerror(errno));
-    return read_all(file.get(), path);
 }
 
 // The text that -p, -f or standard input gives. A terminal gives none.
@@ -547,12 +530,7 @@ int logits(const Program& program) {
         ids = target;
     }
     const float* scores = session.forward(ids, Scores::ALL);
-    const size_t n = ids.size() * session.width();
-    const std::string& path = program.options.argument;
-    std::FILE* file = std::fopen(path.c_str(), "wb");
-    bool good = file && std::fwrite(scores, sizeof(float), n, file) == n;
-    if (file && std::fclose(file) != 0) good = false;
-    if (!good) throw Error(path + ": " + std::strerror(errno));
+    write_file(program.options.argument, scores, ids.size() * session.width() * sizeof(float));
     return 0;
 }
 
@@ -565,8 +543,7 @@ int attention(const Program& program) {
     AttentionMaps maps = attention_maps(program.model, ids, room_for(program, ids.size()));
     const std::string &path = program.options.argument, ending = path.substr(path.size() - std::min<size_t>(path.size(), 4));
     const std::string out = ending == ".svg" ? attention_drawing(maps) : attention_table(maps, names);
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
-    if (!file || std::fwrite(out.data(), 1, out.size(), file.get()) != out.size() || std::fflush(file.get())) throw Error(path + ": " + std::strerror(errno));
+    write_file(path, out.data(), out.size());
     return 0;
 }
 
@@ -631,15 +608,10 @@ int perplexity(const Program& program) {
 
 // Kullback-Leibler divergence of softmax(q) from softmax(p): sum p_i (log p_i - log q_i).
 double divergence(const float* p, const float* q, size_t n) {
-    const float p_top = *std::max_element(p, p + n), q_top = *std::max_element(q, q + n);
-    double p_sum = 0, q_sum = 0, difference = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double e = std::exp(double(p[i]) - p_top);
-        p_sum += e, difference += e * (double(p[i]) - q[i]);
-        q_sum += std::exp(double(q[i]) - q_top);
-    }
-    const double result = difference / p_sum + q_top + std::log(q_sum) - p_top - std::log(p_sum);
-    return result < 0 ? 0 : result; // of equals, rounding may leave less than nothing
+    const double p_total = log_sum_exp(p, n), q_total = log_sum_exp(q, n);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += std::exp(p[i] - p_total) * ((p[i] - p_total) - (q[i] - q_total));
+    return sum < 0 ? 0 : sum; // of equals, rounding may leave less than nothing
 }
 
 // How far a model's predictions are from those of a reference, the model in float32 for one.
@@ -778,8 +750,7 @@ std::vector<float> pooled(const Program& program, Session& session, const std::v
 }
 
 // One line's vector as text.
-std::string vector_text(const Program& program, Session& session, const std::string& line, size_t number) {
-    const Tokenizer& tokenizer = program.tokenizer();
+std::string vector_text(const Program& program, const Tokenizer& tokenizer, Session& session, const std::string& line, size_t number) {
     const size_t limit = program.header().max_tokens, most = limit ? std::min(limit, session.context()) : session.context();
     std::vector<int32_t> ids = tokenizer.encode(line);
     if (ids.size() > most) { // the closing special token stays
@@ -801,7 +772,7 @@ std::string vector_text(const Program& program, Session& session, const std::str
 int embed(const Program& program) {
     constexpr size_t held = 1024; // lines
     const Header& h = program.header();
-    program.tokenizer();
+    const Tokenizer& tokenizer = program.tokenizer();
     if (h.n_tensors && h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
     if (h.n_encoder_layers) throw program.refuse("--embed is not for encoder-decoder models");
     std::istringstream text(input_text(program.options));
@@ -812,8 +783,8 @@ int embed(const Program& program) {
         lines.clear();
         for (std::string line; lines.size() < held && read_line(text, line);) lines.push_back(line);
         if (lines.empty()) return 0;
-        const size_t threads = std::min<size_t>(lines.size(), std::max<size_t>(sessions.size(), sessions[0].threads()));
-        if (threads > 1 && sessions.size() == 1) {
+        const size_t threads = std::min<size_t>(lines.size(), sessions[0].threads());
+        if (threads > 1) {
             SessionOptions alone = program.options.session;
             alone.threads = 1;
             sessions.clear();
@@ -823,7 +794,7 @@ int embed(const Program& program) {
         std::vector<std::exception_ptr> errors(lines.size());
         auto work = [&](Session& session) {
             for (size_t i; (i = next++) < lines.size();) try {
-                    lines[i] = vector_text(program, session, lines[i], before + i + 1);
+                    lines[i] = vector_text(program, tokenizer, session, lines[i], before + i + 1);
                 } catch (...) { errors[i] = std::current_exception(); }
         };
         std::vector<std::thread> others;
