@@ -72,7 +72,7 @@ class Training(unittest.TestCase):
                     out = self.path(f"scores-{positions}-{masked}")
                     o = argparse.Namespace(**SMALL, positions=positions, masked=masked, out=out, type="f32")
                     os.makedirs(out)
-                    train.make_tokenizer(train.read_texts(self.path("text")), o, os.path.join(out, "tokenizer.json")).save(os.path.join(out, "tokenizer.json"))
+                    train.make_tokenizer(train.read_texts(self.path("text")), o).save(os.path.join(out, "tokenizer.json"))
                     torch.manual_seed(5)
                     model = train.Transformer(o)
                     with torch.no_grad():

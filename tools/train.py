@@ -121,18 +121,12 @@ def read_texts(folder):
     return texts
 
 
-def make_tokenizer(texts, o, path):
-    """Byte-level BPE of exactly o.vocab tokens."""
-    if os.path.exists(path): tokenizer = Tokenizer.from_file(path)
-    else:
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        special = [END, MASK] if o.masked else [END]
-        tokenizer.train_from_iterator(texts.values(), trainers.BpeTrainer(vocab_size=o.vocab, special_tokens=special, show_progress=False,
-                                                                          initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    if tokenizer.get_vocab_size() != o.vocab:
-        raise ConvertError(f"--vocab {o.vocab}: the text gives {tokenizer.get_vocab_size()} tokens" if not os.path.exists(path) else
-                           f"--vocab {o.vocab}: {path} has {tokenizer.get_vocab_size()} tokens")
+def make_tokenizer(texts, o):
+    """Byte-level BPE of o.vocab tokens; fewer if the text does not give so many."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts.values(), trainers.BpeTrainer(vocab_size=o.vocab, special_tokens=[END, MASK] if o.masked else [END], show_progress=False,
+                                                                      initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return tokenizer
 
 
@@ -197,14 +191,16 @@ def export(model, o):
     if o.positions == "rotary": plan.h["rope"][0] = {"theta": THETA, "dim": o.dim // o.heads, "factor": 1.0, "attention_factor": 1.0, "original_context": o.length}
     if o.positions == "alibi": plan.extra["alibi.slopes"] = alibi_slopes(o.heads)
     path, tensors, at = os.path.join(o.out, "weights.f32"), {}, 0
-    with open(path, "wb") as f:
-        for name, value in model.state_dict().items():
-            f.write(value.float().contiguous().numpy().tobytes())
-            tensors[name] = Tensor(path, "F32", at, value.shape)
-            at += 4 * value.numel()
-    section = tokenizer_files.from_folder(o.out, {"vocab_size": o.vocab})
-    convert.write(convert.File(convert.Source(path, plan, tensors, section, os.path.basename(os.path.abspath(o.out))), TYPES[o.type]), os.path.join(o.out, "model.bin"))
-    os.unlink(path)
+    try:
+        with open(path, "wb") as f:
+            for name, value in model.state_dict().items():
+                f.write(value.float().contiguous().numpy().tobytes())
+                tensors[name] = Tensor(path, "F32", at, value.shape)
+                at += 4 * value.numel()
+        section = tokenizer_files.from_folder(o.out, {"vocab_size": o.vocab})
+        convert.write(convert.File(convert.Source(path, plan, tensors, section, os.path.basename(os.path.abspath(o.out))), TYPES[o.type]), os.path.join(o.out, "model.bin"))
+    finally:
+        os.unlink(path)
 
 
 def draw(history, path):
@@ -265,13 +261,16 @@ def train(o):
     os.makedirs(o.out, exist_ok=True)
     at = lambda name: os.path.join(o.out, name)
     texts = read_texts(o.corpus)
-    tokenizer = make_tokenizer(texts, o, at("tokenizer.json"))
-    if not os.path.exists(at("tokenizer.json")):
+    made = os.path.exists(at("tokenizer.json"))
+    tokenizer = Tokenizer.from_file(at("tokenizer.json")) if made else make_tokenizer(texts, o)
+    if tokenizer.get_vocab_size() != o.vocab: raise ConvertError(f"--vocab {o.vocab}: {at('tokenizer.json') if made else 'the text'} gives {tokenizer.get_vocab_size()} tokens")
+    if not made:
         tokenizer.save(at("tokenizer.json"))
         with open(at("tokenizer_config.json"), "w") as f: json.dump(dict({"eos_token": END}, **({"mask_token": MASK} if o.masked else {})), f)
     pieces = encode(tokenizer, texts)
     batches = Batches(torch.cat([t for piece in pieces for t in (piece, torch.tensor([0]))]), o)
-    valid = encode(tokenizer, read_texts(o.valid)) if o.valid else []
+    valid_texts = read_texts(o.valid) if o.valid else {}
+    valid = encode(tokenizer, valid_texts)
 
     torch.manual_seed(o.seed)
     model = Transformer(o)
@@ -321,7 +320,7 @@ def train(o):
     export(model, o)
     if valid:
         loss, count = held_out(model, valid, o)
-        size = sum(len(t.encode()) for t in read_texts(o.valid).values())
+        size = sum(len(t.encode()) for t in valid_texts.values())
         print(f"held-out loss {loss:.4f} of {count:,} tokens" + ("" if o.masked else f", {loss * count / math.log(2) / size:.4f} bits per byte"))
 
 
