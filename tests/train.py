@@ -87,6 +87,12 @@ class Training(unittest.TestCase):
                     spread = float(want.max() - want.min())
                     self.assertLess(max(abs(a - float(b)) for a, b in zip(got, want)) / spread, 2e-5)
 
+    def test_an_export_that_fails_leaves_nothing(self):
+        o = argparse.Namespace(**SMALL, positions="none", masked=False, out=self.path("blocked"), type="f32")
+        os.makedirs(self.path("blocked", "model.bin"))  # a folder where the file should go
+        with self.assertRaises(OSError): train.export(train.Transformer(o), o)
+        self.assertEqual(os.listdir(self.path("blocked")), ["model.bin"])
+
     def test_held_out_loss_is_that_of_the_runtime(self):
         printed = self.train("whole", "--type", "f32")
         loss, count = re.search(r"held-out loss ([\d.]+) of ([\d,]+) tokens", printed).groups()
