@@ -16,6 +16,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 
 #include <fcntl.h>
@@ -49,8 +50,8 @@ void fail(const char* format, ...) {
     throw Error(text);
 }
 
-constexpr size_t TILE = 64;   // keys that attention takes at a time
-constexpr size_t SPAN = 512;  // keys over which one softmax streams; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
+constexpr size_t TILE = 64;   // the cache grows by so many positions
+constexpr size_t SPAN = 512;  // keys of one softmax; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
 constexpr size_t QUERIES = 36; // queries that attention takes at a time
 constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers together
 
@@ -107,7 +108,7 @@ struct AttentionTile {
     const int64_t* position;   // of each query
     float slope_bf16;          // as Header.alibi_bf16
     float softcap;             // 0: none
-    float* scores;             // scratch [rows, TILE]
+    float* scores;             // scratch [rows, SPAN]
     float* out;                // a part of each query's result: round_up(value_dim, 16) sums of exponentials times values, the largest score, the sum of exponentials
 };
 
@@ -1177,7 +1178,7 @@ void Session::State::reserve(size_t n, size_t keys) {
     const size_t part = round_up(value_dim, PANEL) + 2, queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
     parts.resize(part * std::max(queries, split_queries * (keys / SPAN + 2)));
     for (Scratch& s : scratch) {
-        s.q.resize(rows * key_dim), s.scores.resize(rows * TILE), s.out.resize(rows * part), s.half.resize(std::max(key_dim, value_dim));
+        s.q.resize(rows * key_dim), s.scores.resize(rows * SPAN), s.out.resize(rows * part), s.half.resize(std::max(key_dim, value_dim));
         if (watch) s.weights.resize(keys);
         s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows);
     }
@@ -2253,71 +2254,75 @@ LOCUS_TARGET void matmul(const Matrix& w, uint32_t begin, uint32_t end, const Ro
     }
 }
 
-// ---- attention over tiles of keys, the softmax streamed (Milakov and Gimelshein 2018; Dao et al. 2022) ------------------------
+// ---- attention to a span of keys ---------------------------------------------------------------------------------------------
 
 // Latent attention: out += exponentials times keys, whose panels lie across.
-template <class W> LOCUS_TARGET void add_keys(const AttentionTile& a, size_t slot, size_t n, size_t width) {
+template <class W> LOCUS_TARGET void add_keys(const AttentionTile& a, size_t slot, const float* exponentials, size_t n, size_t width) {
     for (uint32_t r = 0; r < a.rows; r++)
         for (size_t i = 0; i < a.value_dim; i++) {
             Floats t = set(0);
-            for (size_t j = 0; j < n; j += PANEL) t = fma(W::get(a.keys + ((slot + j) * a.key_dim + i * PANEL) * W::bytes), load(a.scores + r * TILE + j), t);
+            for (size_t j = 0; j < n; j += PANEL) t = fma(W::get(a.keys + ((slot + j) * a.key_dim + i * PANEL) * W::bytes), load(exponentials + r * SPAN + j), t);
             a.out[r * width + i] += sum(t);
         }
 }
 
+// The scores of a query become their exponentials; returns the largest score and the exponentials' sum.
+LOCUS_TARGET std::pair<float, float> exponentials(const AttentionTile& a, uint32_t r, int64_t from, size_t n, float* s) {
+    const size_t whole = round_up(n, PANEL), begin = size_t(std::max<int64_t>(0, a.first[r] - from)), end = size_t(std::max<int64_t>(0, std::min<int64_t>(int64_t(n), a.last[r] + 1 - from)));
+    if (begin >= end) {
+        std::fill_n(s, whole, 0.f);
+        return {-INFINITY, 0.f};
+    }
+    if (a.softcap != 0)
+        for (size_t i = begin; i < end; i++) s[i] = a.softcap * std::tanh(s[i] / a.softcap);
+    if (a.bias)
+        for (size_t i = begin; i < end; i++) s[i] += a.bias[r][from + int64_t(i)];
+    if (a.slope)
+        for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
+            s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(from + int64_t(i))) : a.slope[r] * -float(std::abs(from + int64_t(i) - a.position[r]));
+    std::fill_n(s, begin, -INFINITY), std::fill(s + end, s + whole, -INFINITY);
+    Floats most = load(s), total = set(0);
+    for (size_t i = PANEL; i < whole; i += PANEL) most = max(most, load(s + i));
+    const float largest_score = largest(most);
+    most = set(largest_score);
+    for (size_t i = 0; i < whole; i += PANEL) {
+        const Floats e = exp(sub(load(s + i), most));
+        total = add(total, e); // e^-87 for each key that is masked
+        store(s + i, e);
+    }
+    std::fill_n(s, begin, 0.f), std::fill(s + end, s + whole, 0.f);
+    return {largest_score, sum(total)};
+}
+
 LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
     const size_t padded = round_up(a.value_dim, PANEL), width = padded + 2, element = a.type == TYPE_F16 ? 2 : 4;
-    for (uint32_t r = 0; r < a.rows; r++) {
-        std::fill_n(a.out + r * width, width, 0.f);
-        a.out[r * width + padded] = -INFINITY;
-    }
     Matrix keys, values;
     keys.type = values.type = a.type;
-    keys.rows = TILE, keys.cols = a.key_dim, keys.panel_bytes = a.key_dim * PANEL * element;
+    keys.cols = a.key_dim, keys.panel_bytes = a.key_dim * PANEL * element;
     values.rows = uint32_t(padded), values.panel_bytes = a.capacity * PANEL * element;
-    for (int64_t key = from; key < to; key += TILE) {
-        const size_t slot = size_t(key) % a.capacity, n = size_t(std::min<int64_t>(TILE, to - key));
-        keys.data = a.keys + slot * a.key_dim * element;
-        matmul(keys, 0, uint32_t((n + PANEL - 1) / PANEL), {a.q, a.key_dim, nullptr, nullptr, 0}, a.rows, a.scores, TILE, nullptr, 0);
-        for (uint32_t r = 0; r < a.rows; r++) {
-            float *s = a.scores + r * TILE, *out = a.out + r * width, &most = out[padded], &total = out[padded + 1];
-            const size_t begin = size_t(std::min<int64_t>(TILE, std::max<int64_t>(0, a.first[r] - key))), end = size_t(std::max<int64_t>(0, std::min<int64_t>(TILE, a.last[r] + 1 - key)));
-            if (begin >= end) {
-                std::fill_n(s, TILE, 0.f);
-                continue;
-            }
-            if (a.softcap != 0)
-                for (size_t i = begin; i < end; i++) s[i] = a.softcap * std::tanh(s[i] / a.softcap);
-            if (a.bias)
-                for (size_t i = begin; i < end; i++) s[i] += a.bias[r][key + int64_t(i)];
-            if (a.slope)
-                for (size_t i = begin; i < end; i++) // as far as a softmax can tell, slope times distance (Press et al. 2021)
-                    s[i] += a.slope_bf16 != 0 ? a.slope_bf16 * round_to_bf16(a.slope[r] * float(key + int64_t(i))) : a.slope[r] * -float(std::abs(key + int64_t(i) - a.position[r]));
-            const bool masked = begin > 0 || end < TILE;
-            if (masked) std::fill_n(s, begin, -INFINITY), std::fill_n(s + end, TILE - end, -INFINITY);
-            Floats m = load(s), t = set(0);
-            for (size_t i = PANEL; i < TILE; i += PANEL) m = max(m, load(s + i));
-            const float before = most, here = largest(m);
-            if (here > before) {
-                most = here;
-                const float shrink = before == -INFINITY ? 0 : std::exp(before - most);
-                total *= shrink;
-                for (size_t i = 0; i < padded; i += PANEL) store(out + i, mul(load(out + i), set(shrink)));
-            }
-            for (size_t i = 0; i < TILE; i += PANEL) {
-                const Floats e = exp(sub(load(s + i), set(most)));
-                t = add(t, e); // e^-87 for each key that is masked
-                store(s + i, e);
-            }
-            total += sum(t);
-            if (masked) std::fill_n(s, begin, 0.f), std::fill_n(s + end, TILE - end, 0.f);
+    auto each_piece = [&](auto f) { // of the span, where the cache's end cuts it in two
+        for (int64_t key = from, n; key < to; key += n) {
+            const size_t slot = size_t(key) % a.capacity;
+            n = std::min<int64_t>(to - key, int64_t(a.capacity - slot));
+            f(slot, size_t(n), a.scores + (key - from));
         }
+    };
+    each_piece([&](size_t slot, size_t n, float* scores) {
+        keys.rows = uint32_t(round_up(n, PANEL)), keys.data = a.keys + slot * a.key_dim * element;
+        matmul(keys, 0, keys.panels(), {a.q, a.key_dim, nullptr, nullptr, 0}, a.rows, scores, SPAN, nullptr, 0);
+    });
+    for (uint32_t r = 0; r < a.rows; r++) {
+        float* out = a.out + r * width;
+        std::fill_n(out, padded, 0.f);
+        std::tie(out[padded], out[padded + 1]) = exponentials(a, r, from, size_t(to - from), a.scores + r * SPAN);
+    }
+    each_piece([&](size_t slot, size_t n, const float* scores) {
         if (a.values) {
             values.cols = uint32_t(n), values.data = a.values + slot * PANEL * element;
-            matmul(values, 0, uint32_t(padded / PANEL), {a.scores, TILE, nullptr, nullptr, 0}, a.rows, a.out, width, a.out, width);
-        } else if (a.type == TYPE_F16) add_keys<F16>(a, slot, n, width);
-        else add_keys<F32>(a, slot, n, width);
-    }
+            matmul(values, 0, values.panels(), {scores, SPAN, nullptr, nullptr, 0}, a.rows, a.out, width, a.out, width);
+        } else if (a.type == TYPE_F16) add_keys<F16>(a, slot, scores, n, width);
+        else add_keys<F32>(a, slot, scores, n, width);
+    });
 }
 
 // ---- rows: norms, activations, int8 -------------------------------------------------------------------------------------------

@@ -226,7 +226,7 @@ TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one
                     for (size_t d = 0; d < value_dim; d++) put(values, (d / 16 * capacity + i) * 16 + d % 16, vs[i * value_dim + d]);
                 }
                 std::vector<int64_t> first(rows), last(rows), position(rows);
-                std::vector<float> scores(rows * TILE), out(rows * width), other(rows * width);
+                std::vector<float> scores(rows * SPAN), out(rows * width), other(rows * width);
                 std::vector<const float*> bias(rows);
                 for (uint32_t r = 0; r < rows; r++) position[r] = last[r] = n - rows + r, first[r] = variant == 1 ? last[r] - 70 : 0, bias[r] = table.data() + 10 * r;
                 AttentionTile a = {};
