@@ -1015,7 +1015,6 @@ struct Session::State {
     const decltype(SessionOptions::observe) observe;
     const decltype(SessionOptions::attention) watch;
     std::mutex watching;
-    Buffer<uint8_t> names;                // values of 64 keys: 1 at their own place
     size_t context;
     Team team;
     size_t length = 0, written = 0;      // tokens held; the most that were held since the cache was empty
@@ -1121,11 +1120,11 @@ Session::State::State(const Model& model, SessionOptions options)
     const size_t budget = size_t(1) << 40; // of floats; calloc refuses sooner
     const size_t token = (size_t(h.n_kv_heads) * (size_t(h.head_dim) + round_up(h.v_head_dim, PANEL)) + h.dim) * h.n_layers;
     if (context > budget / token) fail("a context of %zu tokens needs more memory than there is", context);
-    const Type cache_type = scratch_cache.type = options.exact_cache || w.exact ? TYPE_F32 : TYPE_F16;
+    scratch_cache.type = options.exact_cache || w.exact ? TYPE_F32 : TYPE_F16;
     if (w.decoder.causal) {
         cache.resize(h.n_layers), cross.resize(h.n_encoder_layers ? h.n_layers : 0);
         for (auto* caches : {&cache, &cross})
-            for (LayerCache& c : *caches) c.type = cache_type;
+            for (LayerCache& c : *caches) c.type = scratch_cache.type;
         for (size_t i = 0; i < h.n_layers; i++) {
             const LayerHeader& l = w.decoder.layers[i].h;
             if (l.kind == LAYER_SSRU) cache[i].cells.resize(context * h.dim);
@@ -1145,12 +1144,6 @@ Session::State::State(const Model& model, SessionOptions options)
     if (h.positions == POSITIONS_ALIBI) slopes = w.alibi_slopes ? std::vector<float>(w.alibi_slopes, w.alibi_slopes + h.n_heads) : alibi_slopes(h.n_heads);
     for (Activations* a : {&normed, &attn, &ff, &q_compressed, &q_plain, &found, &gathered}) a->quantized = w.quantized_layers;
     head_in.quantized = w.quantized_scores;
-    if (watch) names.resize(TILE * TILE * 4);
-    for (size_t key = 0; watch && key < TILE; key++) {
-        const size_t place = key / PANEL * TILE * PANEL + key * PANEL + key % PANEL;
-        if (cache_type == TYPE_F32) reinterpret_cast<float*>(names.data())[place] = 1;
-        else reinterpret_cast<uint16_t*>(names.data())[place] = float_to_half(1);
-    }
     scratch.resize(team.size());
 }
 
@@ -1258,24 +1251,23 @@ static void join(float* out, const float* other, size_t n) {
     most = larger, total = total * a + other[n + 1] * b;
 }
 
-// The weights of one query of a tile, which attend() never has in one place: the kernel is asked again, 64 keys at a time, with values that say
-// whose they are. Parts are joined as in join().
+// The weights of one query of a tile, which attend() never has in one place: the kernel is asked again, a span at a time, as in join().
 void Session::State::show_attention(const AttentionTile& tile, size_t row, size_t layer, size_t head, std::vector<float>& weights) {
     AttentionTile a = tile;
-    float out[TILE + 2], most = -INFINITY, total = 0;
-    a.rows = 1, a.q += row * a.key_dim, a.first += row, a.last += row, a.position += row, a.out = out;
+    const float* part = a.out + round_up(a.value_dim, PANEL); // the largest score, the sum of exponentials
+    float most = -INFINITY, total = 0;
+    a.rows = 1, a.q += row * a.key_dim, a.first += row, a.last += row, a.position += row;
     if (a.bias) a.bias += row;
     if (a.slope) a.slope += row;
-    a.values = names.data(), a.value_dim = a.capacity = TILE;
-    const int64_t first = *a.first, end = *a.last + 1;
-    for (int64_t key = first / int64_t(TILE) * int64_t(TILE); key < end; key += TILE) {
-        a.keys = tile.keys + size_t(key) % tile.capacity * a.key_dim * (a.type == TYPE_F16 ? 2 : 4);
-        k.attention(a, key, std::min<int64_t>(key + TILE, end));
-        const float larger = std::max(most, out[TILE]), before = most == -INFINITY ? 0 : std::exp(most - larger), now = std::exp(out[TILE] - larger);
-        const int64_t begin = std::max(key, first), stop = std::min<int64_t>(key + TILE, end);
-        for (int64_t i = first; i < begin; i++) weights[size_t(i - first)] *= before;
-        for (int64_t i = begin; i < stop; i++) weights[size_t(i - first)] = out[i - key] * now;
-        most = larger, total = total * before + out[TILE + 1] * now;
+    const int64_t first = *a.first, end = *a.last + 1, tile_keys = TILE;
+    for (int64_t begin = first / tile_keys * tile_keys, stop; begin < end; begin = stop) {
+        stop = std::min(begin + int64_t(SPAN), end);
+        k.attention(a, begin, stop);
+        const float larger = std::max(most, part[0]), before = most == -INFINITY ? 0 : std::exp(most - larger), now = std::exp(part[0] - larger);
+        const int64_t seen = std::max(begin, first);
+        for (int64_t i = first; i < seen; i++) weights[size_t(i - first)] *= before;
+        for (int64_t i = seen; i < stop; i++) weights[size_t(i - first)] = a.scores[i - begin] * now;
+        most = larger, total = total * before + part[1] * now;
     }
     for (int64_t i = first; i < end; i++) weights[size_t(i - first)] /= total;
     const std::lock_guard<std::mutex> lock(watching);
@@ -2301,11 +2293,9 @@ LOCUS_TARGET void attention(const AttentionTile& a, int64_t from, int64_t to) {
     keys.cols = a.key_dim, keys.panel_bytes = a.key_dim * PANEL * element;
     values.rows = uint32_t(padded), values.panel_bytes = a.capacity * PANEL * element;
     auto each_piece = [&](auto f) { // of the span, where the cache's end cuts it in two
-        for (int64_t key = from, n; key < to; key += n) {
-            const size_t slot = size_t(key) % a.capacity;
-            n = std::min<int64_t>(to - key, int64_t(a.capacity - slot));
-            f(slot, size_t(n), a.scores + (key - from));
-        }
+        const size_t n = size_t(to - from), slot = size_t(from) % a.capacity, piece = std::min(n, a.capacity - slot);
+        f(slot, piece, a.scores);
+        if (piece < n) f(size_t(0), n - piece, a.scores + piece);
     };
     each_piece([&](size_t slot, size_t n, float* scores) {
         keys.rows = uint32_t(round_up(n, PANEL)), keys.data = a.keys + slot * a.key_dim * element;

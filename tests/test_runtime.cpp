@@ -203,16 +203,16 @@ TEST_CASE("half precision numbers") {
     }
 }
 
-TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one span or joined from several") {
+TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one span or joined from several, also across the end of the cache") {
     const uint32_t key_dim = 24, value_dim = 20, rows = 5, capacity = 192;
     const size_t padded = round_up(value_dim, PANEL), width = padded + 2;
     for (const Kernels* k : all_kernels())
         for (Type type : {TYPE_F32, TYPE_F16})
-            for (int variant = 0; variant < 7; variant++) {
+            for (int variant = 0; variant < 8; variant++) {
                 CAPTURE(k->name);
                 CAPTURE(type_name(type));
                 CAPTURE(variant);
-                const int64_t n = 150;
+                const int64_t n = 150, start = variant == 7 ? 100 : 0; // of positions
                 std::vector<float> ks = normals(size_t(n) * key_dim, 1), vs = normals(size_t(n) * value_dim, 2);
                 const std::vector<float> q = normals(rows * key_dim, 3), slopes = {0.5f, 0.25f, 0.125f, 0.0625f, 1}, table = normals(400, 4);
                 std::vector<uint8_t> keys(capacity * key_dim * 4), values(capacity * padded * 4);
@@ -222,20 +222,21 @@ TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one
                     else memcpy(to.data() + 4 * at, &x, 4);
                 };
                 for (size_t i = 0; i < size_t(n); i++) {
-                    for (size_t d = 0; d < key_dim; d++) put(keys, (i / 16 * key_dim + d) * 16 + i % 16, ks[i * key_dim + d]);
-                    for (size_t d = 0; d < value_dim; d++) put(values, (d / 16 * capacity + i) * 16 + d % 16, vs[i * value_dim + d]);
+                    const size_t slot = (size_t(start) + i) % capacity;
+                    for (size_t d = 0; d < key_dim; d++) put(keys, (slot / 16 * key_dim + d) * 16 + slot % 16, ks[i * key_dim + d]);
+                    for (size_t d = 0; d < value_dim; d++) put(values, (d / 16 * capacity + slot) * 16 + d % 16, vs[i * value_dim + d]);
                 }
                 std::vector<int64_t> first(rows), last(rows), position(rows);
                 std::vector<float> scores(rows * SPAN), out(rows * width), other(rows * width);
                 std::vector<const float*> bias(rows);
-                for (uint32_t r = 0; r < rows; r++) position[r] = last[r] = n - rows + r, first[r] = variant == 1 ? last[r] - 70 : 0, bias[r] = table.data() + 10 * r;
+                for (uint32_t r = 0; r < rows; r++) position[r] = last[r] = start + n - rows + r, first[r] = variant == 1 ? last[r] - 70 : start, bias[r] = table.data() + 10 * r;
                 AttentionTile a = {};
                 a.type = type, a.keys = keys.data(), a.values = variant == 5 ? nullptr : values.data(), a.capacity = capacity, a.key_dim = key_dim, a.value_dim = value_dim;
                 a.rows = rows, a.q = q.data(), a.first = first.data(), a.last = last.data(), a.position = position.data(), a.scores = scores.data(), a.out = out.data();
                 if (variant == 2) a.bias = bias.data();
                 if (variant == 3) a.slope = slopes.data();
                 if (variant == 4) a.softcap = 2;
-                k->attention(a, 0, variant == 6 ? 128 : n);
+                k->attention(a, start / 64 * 64, variant == 6 ? 128 : start + n);
                 if (variant == 6) {
                     a.out = other.data();
                     k->attention(a, 128, n);
@@ -245,7 +246,7 @@ TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one
                 for (uint32_t r = 0; r < rows; r++) {
                     std::vector<double> p(size_t(n), 0.), want(value_dim, 0.);
                     double total = 0;
-                    for (int64_t i = first[r]; i <= last[r]; i++) {
+                    for (int64_t i = first[r] - start; i <= last[r] - start; i++) {
                         double s = 0;
                         for (uint32_t d = 0; d < key_dim; d++) s += double(q[r * key_dim + d]) * ks[size_t(i) * key_dim + d];
                         if (variant == 4) s = 2 * std::tanh(s / 2);
@@ -253,7 +254,7 @@ TEST_CASE("attention gives softmax(q k) v, with windows, biases and caps, in one
                         if (variant == 3) s += slopes[r] * double(i - position[r]);
                         total += p[size_t(i)] = std::exp(s);
                     }
-                    for (int64_t i = first[r]; i <= last[r]; i++)
+                    for (int64_t i = first[r] - start; i <= last[r] - start; i++)
                         for (uint32_t d = 0; d < value_dim; d++) want[d] += p[size_t(i)] / total * (variant == 5 ? ks[size_t(i) * key_dim + d] : vs[size_t(i) * value_dim + d]);
                     for (uint32_t d = 0; d < value_dim; d++) worst = std::max(worst, std::abs(want[d] - out[r * width + d] / out[r * width + padded + 1]));
                 }
