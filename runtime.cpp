@@ -1537,44 +1537,47 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
 // Runs on every thread of the team at once.
 void Session::State::layers(const Pass& p, Worker& me) {
     const bool pre = h.norm_place == NORM_PRE || h.norm_place == NORM_SANDWICH, post = h.norm_place == NORM_POST;
-    auto enter = [&](const NormWeights& nw) { // a sublayer's input
-        each_row(p.n, me, [&](size_t t) {
-            if (pre && nw.weight) norm(x.row(t), h.dim, nw, normed.row(t));
-            else memcpy(normed.row(t), x.row(t), h.dim * 4);
-            ready(normed, t, h.dim);
-        });
+    auto enter = [&](size_t t, const NormWeights& nw) { // a sublayer's input
+        if (pre && nw.weight) norm(x.row(t), h.dim, nw, normed.row(t));
+        else memcpy(normed.row(t), x.row(t), h.dim * 4);
+        ready(normed, t, h.dim);
     };
-    auto leave = [&](const NormWeights& nw, const NormWeights& output_norm) { // the residual sum
-        each_row(p.n, me, [&](size_t t) {
-            float *to = x.row(t), *from = sub.data() + t * h.dim;
-            if (output_norm.weight) norm(from, h.dim, output_norm, from);
-            k.scale_add(from, h.residual_scale, to, h.dim, to);
-            if (post) norm(to, h.dim, nw, to);
-        });
+    auto leave = [&](size_t t, const NormWeights& nw, const NormWeights& output_norm) { // the residual sum
+        float *to = x.row(t), *from = sub.data() + t * h.dim;
+        if (output_norm.weight) norm(from, h.dim, output_norm, from);
+        k.scale_add(from, h.residual_scale, to, h.dim, to);
+        if (post) norm(to, h.dim, nw, to);
     };
     embed(p, me);
-    for (size_t i = 0; i < p.stack.layers.size(); i++) {
-        const Layer& l = p.stack.layers[i];
+    const std::vector<Layer>& all = p.stack.layers;
+    each_row(p.n, me, [&](size_t t) { enter(t, all[0].attn_norm); });
+    for (size_t i = 0; i < all.size(); i++) {
+        const Layer& l = all[i];
         LayerCache& c = p.stack.causal ? cache[i] : scratch_cache;
-        enter(l.attn_norm);
+        const bool crossed = l.cross.qkv.data;
         if (l.h.kind == LAYER_SSRU) ssru(p, l, c, me);
         else if (h.kv_lora_rank) latent_attention(p, l, c, me);
         else attention(p, l, c, me);
-        if (h.parallel == PARALLEL_TWO_NORMS) enter(l.ffn_norm);
-        leave(l.attn_norm, l.attn_post_norm);
-        if (l.cross.qkv.data) {
-            enter(l.cross_norm);
+        each_row(p.n, me, [&](size_t t) {
+            if (h.parallel == PARALLEL_TWO_NORMS) enter(t, l.ffn_norm);
+            leave(t, l.attn_norm, l.attn_post_norm);
+            if (crossed || !h.parallel) enter(t, crossed ? l.cross_norm : l.ffn_norm);
+        });
+        if (crossed) {
             cross_attention(p, l, cross[i], me);
-            leave(l.cross_norm, {});
+            each_row(p.n, me, [&](size_t t) {
+                leave(t, l.cross_norm, {});
+                if (!h.parallel) enter(t, l.ffn_norm);
+            });
         }
-        if (!h.parallel) enter(l.ffn_norm);
         if (l.h.experts) experts(l, p.n, me);
         else feed_forward(l.ffn, normed, p.n, sub.data(), me);
-        leave(l.ffn_norm, l.ffn_post_norm);
+        each_row(p.n, me, [&](size_t t) {
+            leave(t, l.ffn_norm, l.ffn_post_norm);
+            if (i + 1 < all.size()) enter(t, all[i + 1].attn_norm);
+            else if (h.final_norm) norm(x.row(t), h.dim, p.stack.final_norm, x.row(t));
+        });
     }
-    each_row(p.n, me, [&](size_t t) {
-        if (h.final_norm) norm(x.row(t), h.dim, p.stack.final_norm, x.row(t));
-    });
 }
 
 // Scores from n hidden states.
