@@ -25,7 +25,7 @@ struct Checkpoint {
         memcpy(h.magic, locus::MAGIC, sizeof h.magic);
         strcpy(h.name, "test");
         h.vocab_size = 101, h.dim = 72, h.embed_dim = 72, h.n_layers = 2, h.n_heads = 6, h.n_kv_heads = 3, h.head_dim = 24, h.v_head_dim = 24;
-        h.hidden_dim = 90, h.context = 400, h.causal = 1;
+        h.hidden_dim = 90, h.context = 600, h.causal = 1;
         h.norm = locus::NORM_RMS, h.norm_eps = 1e-5f, h.gated = 1, h.final_norm = 1, h.head = locus::HEAD_OWN;
         h.positions = locus::POSITIONS_ROTARY;
         h.rope[0].theta = 10000, h.rope[0].dim = 24, h.rope[0].attention_factor = 1, h.rope[0].factor = 1, h.rope[0].original_context = 64;

@@ -285,7 +285,7 @@ const Variant variants[] = {
     {"rotary", [](Checkpoint&) {}},
     {"no positions, tied head", [](Checkpoint& c) { c.h.positions = POSITIONS_NONE, c.h.head = HEAD_TIED; }},
     {"sinusoidal, layer norm, biases", [](Checkpoint& c) { c.h.positions = POSITIONS_SINUSOIDAL, c.h.norm = NORM_LAYER, c.h.norm_bias = c.h.qkv_bias = c.h.out_bias = c.h.ffn_bias = c.h.head_bias = 1; }},
-    {"learned, post-norm, projected", [](Checkpoint& c) { c.h.positions = POSITIONS_LEARNED, c.h.position_offset = 2, c.h.n_positions = 402, c.h.norm_place = NORM_POST, c.h.final_norm = 0, c.h.embed_dim = 40, c.h.gated = 0; }},
+    {"learned, post-norm, projected", [](Checkpoint& c) { c.h.positions = POSITIONS_LEARNED, c.h.position_offset = 2, c.h.n_positions = 602, c.h.norm_place = NORM_POST, c.h.final_norm = 0, c.h.embed_dim = 40, c.h.gated = 0; }},
     {"alibi, parallel, embedding norm", [](Checkpoint& c) { c.h.positions = POSITIONS_ALIBI, c.h.parallel = PARALLEL_ONE_NORM, c.h.embed_norm = 1; }},
     {"relative bias, two parallel norms", [](Checkpoint& c) { c.h.positions = POSITIONS_RELATIVE, c.h.relative_buckets = 32, c.h.relative_max = 128, c.h.parallel = PARALLEL_TWO_NORMS; }},
     {"windows, soft caps, sandwich norms, query norms", [](Checkpoint& c) {
@@ -314,7 +314,7 @@ TEST_CASE("the scores are the same, bit for bit, however a text is cut and whate
             c.fill();
             const TemporaryFile file(c.bytes());
             const Model model(file.path);
-            const size_t n = 300; // more than a chunk
+            const size_t n = CHUNK + 44;
             const std::vector<int32_t> ids = some_tokens(n, c.h.vocab_size), source = some_tokens(19, c.h.vocab_size);
             auto scores = [&](const std::vector<size_t>& cuts, uint32_t threads) {
                 Session s(model, {uint32_t(n), threads});
@@ -413,17 +413,17 @@ TEST_CASE("rewinding forgets what came after, and says when a window has moved p
     c.fill();
     const TemporaryFile file(c.bytes());
     const Model model(file.path);
-    Session s(model);
-    const std::vector<int32_t> ids = some_tokens(390, c.h.vocab_size);
+    Session s(model, {800});
+    const std::vector<int32_t> ids = some_tokens(790, c.h.vocab_size);
     auto row = [&](const float* p) { return std::vector<float>(p, p + s.width()); };
     const auto first = row(s.forward(ids.data(), 50));
     s.forward(ids.data() + 60, 40);
     s.rewind(20);
     CHECK(row(s.forward(ids.data() + 20, 30)) == first);
     CHECK_THROWS_WITH_AS(s.rewind(51), "cannot rewind to 51 tokens, only 50 are held", Error);
-    s.forward(ids.data() + 50, 340);
+    s.forward(ids.data() + 50, 740);
     CHECK_THROWS_WITH_AS(s.rewind(40), "cannot rewind to 40 tokens: a window of 37 has moved past them", Error);
-    CHECK(s.length() == 390);
+    CHECK(s.length() == 790);
     s.rewind(0);
     CHECK(row(s.forward(ids.data(), 50)) == first);
 }
@@ -475,7 +475,7 @@ TEST_CASE("a model runs without its positions, or with others that need no weigh
         else CHECK(apart > 1e-3);
     }
     CHECK_THROWS_WITH_AS(Session(model, {0, 1, POSITIONS_RELATIVE}), "these positions need weights that the model does not have", Error);
-    CHECK(Session(model, {0, 1, POSITIONS_NONE}).context() == 400); // the table's 50 rows are no limit without it
+    CHECK(Session(model, {0, 1, POSITIONS_NONE}).context() == 600); // the table's 50 rows are no limit without it
     const std::vector<float> six = alibi_slopes(6);
     for (size_t i = 0; i < 8; i++) CHECK(alibi_slopes(8)[i] == std::ldexp(1.f, -int(i) - 1)); // 1/2 .. 1/256
     for (size_t i = 0; i < 4; i++) CHECK(six[i] == std::ldexp(1.f, -2 * (int(i) + 1)));       // those of 4 heads,
@@ -504,7 +504,7 @@ TEST_CASE("a table of learned positions that is extended repeats its last row") 
     const float *a = want.forward(ids, Scores::ALL), *b = got.forward(ids, Scores::ALL);
     CHECK(!memcmp(a, b, 70 * 101 * 4));
     options.context = 0;
-    CHECK(Session(with_short, options).context() == 400);
+    CHECK(Session(with_short, options).context() == 600);
     options.positions = POSITIONS_NONE;
     CHECK_THROWS_WITH_AS(Session(with_short, options), "the model has no table of learned positions to extend", Error);
 }
@@ -524,7 +524,7 @@ TEST_CASE("rotary positions are scaled at run time as the papers and transformer
         CHECK(r.attention_factor == doctest::Approx(want.attention_factor).epsilon(1e-6));
     }
     h.rope[0].original_context = 0;
-    CHECK(with_rope_scaling(h, ROPE_YARN, 4).rope[0].original_context == 400); // the header's context
+    CHECK(with_rope_scaling(h, ROPE_YARN, 4).rope[0].original_context == 600); // the header's context
 
     Checkpoint c;
     c.fill();
