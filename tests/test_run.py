@@ -131,7 +131,7 @@ class Usage(Case):
                               (r"--top-p: '1.5' is out of range: 0 to 1", [m, "--top-p", "1.5"]), (r"--min-p", [m, "--min-p", "2"]), (r"--repeat-penalty", [m, "--repeat-penalty", "0"]),
                               (r"--top-k", [m, "--top-k", "-3"]), (r"-s", [m, "-s", "x"]), (r"-c: '0' is out of range", [m, "-c", "0"]), (r"-j: '0' is out of range", [m, "-j", "0"]),
                               (r"--ids: 'x' is not a number", [m, "--ids", "1 x"]), (r"--ids: no ids", [m, "--ids", " "]), (r"--ids: '-1' is out of range", [m, "--ids", "-1"]),
-                              (r"--rope-scaling: 'dynamic', expected linear, ntk or yarn", [m, "--rope-scaling", "dynamic"]), (r"--rope-factor: '0.5' is out of range: 1 to 1000", [m, "--rope-factor", "0.5"]),
+                              (r"--rope-scaling: 'dynamic', expected one of linear, ntk, yarn", [m, "--rope-scaling", "dynamic"]), (r"--rope-factor: '0.5' is out of range: 1 to 1000", [m, "--rope-factor", "0.5"]),
                               (r"--rope-factor needs --rope-scaling", [m, "--rope-factor", "2"]), (r"--rope-scaling needs --rope-factor", [m, "--rope-scaling", "ntk"]),
                               (r"--attention: the file's name is empty", [m, "--attention", ""]), (r"-t does not go with --attention", [m, "--attention", "x", "-t", "1"]),
                               (r"one model", [m, m, "-p", "x"]), (r"an empty argument", ["", "-p", "x"]), (r"-f: the file's name is empty", [m, "-f", ""]), (r"--ppl: the file's name is empty", [m, "--ppl", ""]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),

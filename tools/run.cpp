@@ -112,18 +112,13 @@ std::vector<int32_t> id_list(const std::string& name, const std::string& text) {
     return ids;
 }
 
-uint32_t positions(const std::string& name, const std::string& text) {
-    const std::map<std::string, uint32_t> schemes = {{"none", POSITIONS_NONE}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"rotary", POSITIONS_ROTARY}, {"alibi", POSITIONS_ALIBI}};
-    const auto found = schemes.find(text);
-    if (found == schemes.end()) throw UsageError(name + ": '" + text + "', expected none, sinusoidal, rotary or alibi");
-    return found->second;
-}
-
-uint32_t rope_scaling(const std::string& name, const std::string& text) {
-    const std::map<std::string, uint32_t> kinds = {{"linear", ROPE_LINEAR}, {"ntk", ROPE_NTK}, {"yarn", ROPE_YARN}};
-    const auto found = kinds.find(text);
-    if (found == kinds.end()) throw UsageError(name + ": '" + text + "', expected linear, ntk or yarn");
-    return found->second;
+uint32_t choice(const std::string& name, const std::string& text, const std::map<std::string, uint32_t>& known) {
+    std::string expected;
+    for (const auto& [word, value] : known) {
+        if (word == text) return value;
+        expected += (expected.empty() ? "" : ", ") + word;
+    }
+    throw UsageError(name + ": '" + text + "', expected one of " + expected);
 }
 
 // Switches that each mode understands besides those of a session. The first mode is the one without a switch.
@@ -189,18 +184,21 @@ Options parse(int argc, char** argv) {
         else if (name == "--top-p") o.sampler.top_p = number<float>(name, value(), 0, 1);
         else if (name == "--min-p") o.sampler.min_p = number<float>(name, value(), 0, 1);
         else if (name == "--repeat-penalty") o.sampler.repeat_penalty = number<float>(name, value(), 0.01f, 100);
-        else if (name == "-s") o.sampler.seed = number<uint64_t>(name, value(), 0, std::numeric_limits<uint64_t>::max()), o.seeded = true;
+        else if (name == "-s") o.sampler.seed = number<uint64_t>(name, value(), 0, std::numeric_limits<uint64_t>::max());
         else if (name == "-c") o.session.context = number<uint32_t>(name, value(), 1, many);
         else if (name == "--exact-cache") o.session.exact_cache = true;
-        else if (name == "--positions") o.session.positions = positions(name, value());
-        else if (name == "--rope-scaling") o.session.rope_scaling = rope_scaling(name, value());
+        else if (name == "--positions")
+            o.session.positions = choice(name, value(),
+                {{"none", POSITIONS_NONE}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"rotary", POSITIONS_ROTARY}, {"alibi", POSITIONS_ALIBI}});
+        else if (name == "--rope-scaling")
+            o.session.rope_scaling = choice(name, value(), {{"linear", ROPE_LINEAR}, {"ntk", ROPE_NTK}, {"yarn", ROPE_YARN}});
         else if (name == "--rope-factor") o.session.rope_factor = number<float>(name, value(), 1, 1000);
         else if (name == "--extend") o.session.extend = true;
         else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
         else throw UsageError("unknown switch " + name + " (--help lists them)");
         if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
     }
-    o.tempered = seen.count("-t");
+    o.seeded = seen.count("-s"), o.tempered = seen.count("-t");
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)
