@@ -266,7 +266,7 @@ struct Figures {
 // Prints generated tokens as text, holding back what may be the beginning of a stop text.
 class Writer {
 public:
-    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops, bool start = false) : stream_(tokenizer, false, start), stops_(stops) {}
+    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops, bool start) : stream_(tokenizer, false, start), stops_(stops) {}
 
     void skip(int32_t id) { stream_.push(id); } // a token of the prompt: how a word is spaced depends on what stands before it
 
@@ -274,6 +274,7 @@ public:
     bool push(int32_t id) { return print(stream_.push(id)); }
     void finish() {
         if (!stopped_ && print(stream_.finish())) write_text(held_);
+        write_text("\n");
     }
 
 private:
@@ -367,10 +368,16 @@ void print_ids(const std::vector<int32_t>& ids) {
 // Seed, figures and exit status of a run that generates.
 class Generator {
 public:
-    Generator(const Program& program, Session& session) : program_(program), session_(session), sampler_(options(program)) {}
+    Generator(const Program& program, Session& session) : program_(program), session_(session), sampler_(program.options.sampler) {
+        program.need_head();
+        if (!program.header().causal)
+            throw program.refuse("the model reads in both directions and does not generate: use --embed, --fill or --logits");
+    }
 
-    // Reads the tokens, then samples. Each new token is appended to `ids` and given to `take`, which says whether to go on.
-    template <class Take> void run(std::vector<int32_t>& ids, size_t first, double start, Take take) {
+    // Reads those of the tokens that the session does not hold, samples an answer, appends it to them and writes it as a line: of ids
+    // where there is no writer.
+    void answer(std::vector<int32_t>& ids, std::optional<Writer> writer, double start) {
+        const size_t first = session_.length(), asked = ids.size();
         for (size_t i = first; i < ids.size(); i++) sampler_.accept(ids[i]);
         reading = 1;
         const double begin = seconds();
@@ -387,7 +394,7 @@ public:
             ids.push_back(id);
             if (figures_.first_token < 0) figures_.first_token = seconds() - start;
             figures_.tokens++;
-            const bool go_on = take(id);
+            const bool go_on = !writer || writer->push(id);
             if (!go_on || (program_.tokenizer_ && program_.tokenizer_->is_end(id))) break;
             if (i + 1 < limit && session_.length() == session_.context()) {
                 full_ = true;
@@ -395,6 +402,8 @@ public:
             }
         }
         figures_.seconds += seconds() - read;
+        if (writer) writer->finish();
+        else print_ids({ids.begin() + asked, ids.end()});
     }
 
     bool full() const { return full_; }
@@ -419,13 +428,6 @@ private:
         return session_.forward(ids.data() + held, ids.size() - held);
     }
 
-    static SamplerOptions options(const Program& program) {
-        program.need_head();
-        if (!program.header().causal)
-            throw program.refuse("the model reads in both directions and does not generate: use --embed, --fill or --logits");
-        return program.options.sampler;
-    }
-
     const Program& program_;
     Session& session_;
     Sampler sampler_;
@@ -433,28 +435,25 @@ private:
     bool full_ = false;
 };
 
+// Of an answer; none where its ids are asked for. start: it is a text of its own, not the middle of one.
+std::optional<Writer> answer_writer(const Program& program, bool start) {
+    if (program.options.print_ids) return std::nullopt;
+    return Writer(program.tokenizer(), program.options.stops, start);
+}
+
 int generate(const Program& program) {
-    const Options& o = program.options;
-    if (!o.print_ids) program.tokenizer();
+    const bool encodes = program.header().n_encoder_layers > 0;
+    std::optional<Writer> writer = answer_writer(program, encodes);
     Session session = program.session();
     Generator generator(program, session);
     std::vector<int32_t> ids = program.prompt_ids();
     const std::vector<int32_t> target = program.decoder_ids();
-    if (program.header().n_encoder_layers) {
+    if (encodes) {
         session.encode(ids.data(), ids.size());
         ids = target;
     }
-    const size_t prompt = ids.size();
-    if (o.print_ids) {
-        generator.run(ids, 0, program.start, [](int32_t) { return true; });
-        print_ids({ids.begin() + prompt, ids.end()});
-    } else {
-        Writer writer(program.tokenizer(), o.stops, program.header().n_encoder_layers > 0);
-        for (int32_t id : ids) writer.skip(id);
-        generator.run(ids, 0, program.start, [&](int32_t id) { return writer.push(id); });
-        writer.finish();
-        write_text("\n");
-    }
+    for (size_t i = 0; writer && i < ids.size(); i++) writer->skip(ids[i]);
+    generator.answer(ids, std::move(writer), program.start);
     return generator.finish();
 }
 
@@ -475,16 +474,7 @@ int chat(const Program& program) {
     };
     const auto answer = [&](const std::vector<int32_t>& read, double start) {
         ids.insert(ids.end(), read.begin(), read.end());
-        const size_t asked = ids.size();
-        if (o.print_ids) {
-            generator.run(ids, session.length(), start, [](int32_t) { return true; });
-            print_ids({ids.begin() + asked, ids.end()});
-            return;
-        }
-        Writer writer(tokenizer, o.stops, true);
-        generator.run(ids, session.length(), start, [&](int32_t id) { return writer.push(id); });
-        writer.finish();
-        write_text("\n");
+        generator.answer(ids, answer_writer(program, true), start);
     };
 
     if (o.prompt || o.file) {
