@@ -271,6 +271,12 @@ class Chat(Case):
         self.assertRegex(p.stderr.decode(), r"\Arun: a turn of 121 tokens is left out: the context of 64 has room for \d\d \(-c sets it\)\nprompt: [^\n]*\n\Z")
         self.assertEqual(p.stdout.decode(), self.works(*chat, stdin=b"a\nb\n"))
 
+    def test_input_that_cannot_be_read(self):
+        folder = os.open(self.folder.name, os.O_RDONLY)
+        try: p = subprocess.run([RUN, self.llama, "--chat"], stdin=folder, capture_output=True, timeout=60)
+        finally: os.close(folder)
+        self.assertEqual((p.returncode, p.stderr), (1, b"run: standard input: Is a directory\n"))
+
     def test_no_template(self):
         self.fails(1, r"no chat template", self.bert, "--chat", "-p", "hi")
 

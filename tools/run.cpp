@@ -485,7 +485,10 @@ int chat(const Program& program) {
         std::string line;
         while (!interrupted && !generator.full()) {
             if (terminal) std::fputs("> ", stderr);
-            if (!read_line(std::cin, line)) break;
+            if (!read_line(std::cin, line)) {
+                if (std::ferror(stdin) && !interrupted) throw Error(std::string("standard input: ") + std::strerror(errno));
+                break;
+            }
             if (line.empty()) continue;
             const double start = seconds();
             const std::vector<int32_t> read = turn(line);
