@@ -568,6 +568,13 @@ class Info(Case):
         self.assertRegex(self.works(self.bert, "--info"), r"positions\s+learned, 24 rows")
 
 
+class Bench(Case):
+    def test_a_context_shorter_than_its_prompts(self):
+        for model in (self.llama, self.bert):
+            found = json.loads(self.works(model, "--bench", "-c", 3).splitlines()[-1])
+            self.assertGreater(found["first_token_ms"], 0)
+
+
 class BadFiles(Case):
     ARGS = ("--ids", "5 6", "-n", "1", "-t", "0", "--print-ids")
 
