@@ -558,6 +558,7 @@ class Vectors(Case):
         words = [r.split()[1] for r in self.works(self.bert, "--analogy", "king - man + woman").splitlines()]
         self.assertFalse({"king", "man", "woman"} & set(words))
         self.fails(1, r"'kings' is not a single token", self.bert, "--similar", "kings")
+        self.fails(1, r"add up to nothing", self.bert, "--analogy", "king - king")
 
 
 class Info(Case):
