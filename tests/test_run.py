@@ -585,6 +585,15 @@ class BadFiles(Case):
                               (r"GGUF.*convert", self.write("gguf.bin", b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(2000)))):
             with self.subTest(path=path): self.fails(1, pattern, path, *self.ARGS)
 
+    def test_a_tokenizer_without_a_model(self):
+        for name in ("llama.bin", "bert.bin"):
+            path = Checkpoint(self.read(name)).set("Header", "n_tensors", 0).save(self.path("words-only.bin"))
+            self.works(path, "--tokenize", "-p", "the cat")
+            self.assertNotIn("layers", self.works(path, "--info"))
+            for args in (["-p", "a"], ["--embed", "-p", "a"], ["--fill", "a"], ["--similar", "the"], ["--ppl", self.write("text", b"the cat sat")], ["--bench"],
+                         ["--attention", self.path("map"), "-p", "a"], ["--logits", self.path("scores"), "-p", "a"], ["--moments", self.path("moments"), "-p", "a"]):
+                with self.subTest(name=name, args=args): self.fails(1, r"words-only.bin: the checkpoint holds a tokenizer only, no model", path, *args)
+
     def test_newer_format(self):
         data = Checkpoint(self.read("llama.bin"))
         self.fails(1, r"version|format|newer", data.set("Header", "version", 99).save(self.path("newer.bin")), *self.ARGS)

@@ -334,7 +334,8 @@ struct Program {
     Session session() const { return session(options.session); }
 
     void need_head() const {
-        if (header().n_tensors && header().head == HEAD_NONE)
+        need_model();
+        if (header().head == HEAD_NONE)
             throw refuse("the model has no output head: it gives vectors (--embed, --logits), not words");
     }
     // Ids of the prompt; a text that gives none starts from the beginning-of-text token.
@@ -764,7 +765,8 @@ int embed(const Program& program) {
     constexpr size_t held = 1024; // lines
     const Header& h = program.header();
     const Tokenizer& tokenizer = program.tokenizer();
-    if (h.n_tensors && h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
+    program.need_model();
+    if (h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
     if (h.n_encoder_layers) throw program.refuse("--embed is not for encoder-decoder models");
     std::istringstream text(input_text(program.options));
     std::vector<Session> sessions;
@@ -873,7 +875,7 @@ int run(int argc, char** argv) {
     if (mode == "--attention") return attention(program);
     if (mode == "--tokenize") return print_ids(program.tokenizer().encode(input_text(options), false)), 0;
     if (mode == "--info") return print_info(program.model, program.tokenizer_.get()), 0;
-    if (mode == "--bench") return bench(options.model, options.session), 0;
+    if (mode == "--bench") return program.need_model(), bench(options.model, options.session), 0;
     return generate(program);
 }
 
