@@ -161,7 +161,7 @@ class Generating(Case):
         f = self.write("prompt", b"hello world\n")
         a = self.works(self.llama, "-p", "hello world", "-n", 5, "-t", 0)
         self.assertEqual(a, self.works(self.llama, "-f", f, "-n", 5, "-t", 0))
-        self.assertEqual(a, self.works(self.llama, "-n", 5, "-t", 0, stdin=b"hello world\n"))
+        for end in (b"\n", b"\r\n"): self.assertEqual(a, self.works(self.llama, "-n", 5, "-t", 0, stdin=b"hello world" + end))
 
     def test_figures(self):
         error = run(self.llama, "-p", "hello", "-n", 3, "-t", 0).stderr.decode()

@@ -226,7 +226,9 @@ std::string input_text(const Options& o) {
 // A prompt ends where its writer stopped, not at the line break that an editor or echo put after it.
 std::string prompt_text(const Options& o) {
     std::string text = input_text(o);
-    if (!o.prompt && !text.empty() && text.back() == '\n') text.pop_back();
+    if (o.prompt || text.empty() || text.back() != '\n') return text;
+    text.pop_back();
+    if (!text.empty() && text.back() == '\r') text.pop_back();
     return text;
 }
 
