@@ -136,7 +136,9 @@ class Usage(Case):
                               (r"--attention: the file's name is empty", [m, "--attention", ""]), (r"-t does not go with --attention", [m, "--attention", "x", "-t", "1"]),
                               (r"one model", [m, m, "-p", "x"]), (r"an empty argument", ["", "-p", "x"]), (r"-f: the file's name is empty", [m, "-f", ""]), (r"--ppl: the file's name is empty", [m, "--ppl", ""]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),
                               (r"--chat and --info exclude", [m, "--chat", "--info"]), (r"-t does not go with --embed", [m, "--embed", "-t", "1"]), (r"--system does not go", [m, "--system", "x"]),
-                              (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
+                              (r"-c does not go with --info", [m, "--info", "-c", "5"]), (r"--positions does not go with --similar", [m, "--similar", "x", "--positions", "none"]),
+                              (r"-j does not go with --tokenize", [m, "--tokenize", "-j", "2"]), (r"--exact-cache does not go with --analogy", [m, "--analogy", "x", "--exact-cache"]),
+                              (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--chat is given twice", [m, "--chat", "--chat"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
                               (r"--stop does not go with --print-ids", [m, "-p", "x", "--stop", "y", "--print-ids"]), (r"--analogy: expected words", [m, "--analogy", "a b"]),
                               (r"--analogy: expected words", [m, "--analogy", "a +"]), (r"--analogy: expected words", [m, "--analogy", ""])):
             with self.subTest(args=args[1:]): self.fails(2, pattern, *args)

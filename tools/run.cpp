@@ -121,8 +121,8 @@ uint32_t choice(const std::string& name, const std::string& text, const std::map
     throw UsageError(name + ": '" + text + "', expected one of " + expected);
 }
 
-// Switches that each mode understands besides those of a session. The first mode is the one without a switch.
-const std::set<std::string> EVERYWHERE = {"-c", "-j", "--exact-cache", "--positions", "--rope-scaling", "--rope-factor", "--extend"};
+// Switches of a session, and those that each mode understands besides. The first mode is the one without a switch.
+const std::set<std::string> SESSION = {"-c", "-j", "--exact-cache", "--positions", "--rope-scaling", "--rope-factor", "--extend"};
 const std::map<std::string, std::set<std::string>> MODES = {
     {"generating text", {"-p", "-f", "--ids", "--decoder-ids", "--print-ids", "--stop", "-n", "-t", "--top-k", "--top-p", "--min-p",
                             "--repeat-penalty", "-s"}},
@@ -141,6 +141,7 @@ const std::map<std::string, std::set<std::string>> MODES = {
     {"--bench", {}},
 };
 
+const std::set<std::string> NO_SESSION = {"--similar", "--analogy", "--tokenize", "--info"};
 const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments", "--attention"};
 const std::set<std::string> NAMES_TEXT = {"--fill", "--similar", "--analogy"};
 
@@ -166,6 +167,7 @@ Options parse(int argc, char** argv) {
             if (i + 1 == argc) throw UsageError(name + " needs a value");
             return argv[++i];
         };
+        if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
         constexpr uint32_t many = std::numeric_limits<int32_t>::max();
         if (MODES.count(name)) {
             if (o.mode[0] == '-') throw UsageError(o.mode + " and " + name + " exclude each other");
@@ -196,13 +198,13 @@ Options parse(int argc, char** argv) {
         else if (name == "--extend") o.session.extend = true;
         else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
         else throw UsageError("unknown switch " + name + " (--help lists them)");
-        if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
     }
     o.seeded = seen.count("-s"), o.tempered = seen.count("-t");
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)
-        if (name != o.mode && !EVERYWHERE.count(name) && !allowed.count(name)) throw UsageError(name + " does not go with " + o.mode);
+        if (name != o.mode && !allowed.count(name) && (!SESSION.count(name) || NO_SESSION.count(o.mode)))
+            throw UsageError(name + " does not go with " + o.mode);
     if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) throw UsageError("-p, -f and --ids exclude each other");
     for (const std::string& stop : o.stops)
         if (stop.empty()) throw UsageError("--stop: the text is empty");
