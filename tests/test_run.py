@@ -470,6 +470,7 @@ class Attention(Case):
         self.check(rows, 3, 6)
         self.assertEqual(rows[5][5:], [" world", " world"])
         self.assertEqual(rows[4][5:], [" world", "\\n"])
+        self.assertEqual({row[5] for row in self.table(self.llama, "-p", "\x1b[2J")}, set("?[2J"))  # a terminal would obey the first
         self.check(self.table(self.bert, "-p", "the cat sat"), 5, 25)
         self.assertEqual(self.table(self.bert, "--ids", "2 5 6 8 3"), self.table(self.bert, "-p", "the cat sat"))
 
@@ -569,6 +570,13 @@ class Info(Case):
         for part in (r"2 layers", r"width\s+32", r"positions\s+rotary", r"base 10000", r"4 heads, 2 of keys", r"48 wide, gated silu", r"rms, eps 1e-05", r"0 to 1", r"chat template\s+yes", r"all "):
             self.assertRegex(text, part)
         self.assertRegex(self.works(self.bert, "--info"), r"positions\s+learned, 24 rows")
+
+    def test_a_token_stays_on_its_line(self):
+        data = Checkpoint(self.read("llama.bin"))
+        begin = data.get("Header", "tokenizer_offset")
+        at = data.data.index(b"<|im_end|>", begin)
+        data.data[at:at + 10] = b"<|im\nend|>"
+        self.assertRegex(self.works(data.save(self.path("odd.bin")), "--info"), r"\n  end             2 <\|im\?end\|>\n")
 
 
 class Bench(Case):

@@ -243,11 +243,9 @@ bool read_line(std::istream& in, std::string& line) {
 
 // ---- output -------------------------------------------------------------------------------------------------------------
 
-// Reports what went wrong in one line, whatever bytes a file has put into the message.
-int failed(std::string message, int status) {
-    for (char& c : message)
-        if (static_cast<unsigned char>(c) < ' ') c = '?';
-    std::fprintf(stderr, "run: %s\n", message.c_str());
+// Reports what went wrong in one line.
+int failed(const std::string& message, int status) {
+    std::fprintf(stderr, "run: %s\n", printable(message).c_str());
     return status;
 }
 
@@ -358,7 +356,7 @@ struct Program {
     std::string name(int32_t id) const { // a token for people: on one line
         std::string text = tokenizer().decode({id}, true), out;
         for (char c : text) out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : std::string(1, c);
-        return out;
+        return printable(out);
     }
 };
 
