@@ -131,12 +131,14 @@ class Usage(Case):
                               (r"--top-p: '1.5' is out of range: 0 to 1", [m, "--top-p", "1.5"]), (r"--min-p", [m, "--min-p", "2"]), (r"--repeat-penalty", [m, "--repeat-penalty", "0"]),
                               (r"--top-k", [m, "--top-k", "-3"]), (r"-s", [m, "-s", "x"]), (r"-c: '0' is out of range", [m, "-c", "0"]), (r"-j: '0' is out of range", [m, "-j", "0"]),
                               (r"--ids: 'x' is not a number", [m, "--ids", "1 x"]), (r"--ids: no ids", [m, "--ids", " "]), (r"--ids: '-1' is out of range", [m, "--ids", "-1"]),
-                              (r"--rope-scaling: 'dynamic', expected linear, ntk or yarn", [m, "--rope-scaling", "dynamic"]), (r"--rope-factor: '0.5' is out of range: 1 to 1000", [m, "--rope-factor", "0.5"]),
+                              (r"--rope-scaling: 'dynamic', expected one of linear, ntk, yarn", [m, "--rope-scaling", "dynamic"]), (r"--rope-factor: '0.5' is out of range: 1 to 1000", [m, "--rope-factor", "0.5"]),
                               (r"--rope-factor needs --rope-scaling", [m, "--rope-factor", "2"]), (r"--rope-scaling needs --rope-factor", [m, "--rope-scaling", "ntk"]),
                               (r"--attention: the file's name is empty", [m, "--attention", ""]), (r"-t does not go with --attention", [m, "--attention", "x", "-t", "1"]),
                               (r"one model", [m, m, "-p", "x"]), (r"an empty argument", ["", "-p", "x"]), (r"-f: the file's name is empty", [m, "-f", ""]), (r"--ppl: the file's name is empty", [m, "--ppl", ""]), (r"exclude each other", [m, "-p", "x", "--ids", "1"]), (r"exclude each other", [m, "-p", "x", "-f", "y"]),
                               (r"--chat and --info exclude", [m, "--chat", "--info"]), (r"-t does not go with --embed", [m, "--embed", "-t", "1"]), (r"--system does not go", [m, "--system", "x"]),
-                              (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
+                              (r"-c does not go with --info", [m, "--info", "-c", "5"]), (r"--positions does not go with --similar", [m, "--similar", "x", "--positions", "none"]),
+                              (r"-j does not go with --tokenize", [m, "--tokenize", "-j", "2"]), (r"--exact-cache does not go with --analogy", [m, "--analogy", "x", "--exact-cache"]),
+                              (r"-n is given twice", [m, "-n", "1", "-n", "2"]), (r"--chat is given twice", [m, "--chat", "--chat"]), (r"--stop: the text is empty", [m, "-p", "x", "--stop", ""]),
                               (r"--stop does not go with --print-ids", [m, "-p", "x", "--stop", "y", "--print-ids"]), (r"--analogy: expected words", [m, "--analogy", "a b"]),
                               (r"--analogy: expected words", [m, "--analogy", "a +"]), (r"--analogy: expected words", [m, "--analogy", ""])):
             with self.subTest(args=args[1:]): self.fails(2, pattern, *args)
@@ -161,7 +163,7 @@ class Generating(Case):
         f = self.write("prompt", b"hello world\n")
         a = self.works(self.llama, "-p", "hello world", "-n", 5, "-t", 0)
         self.assertEqual(a, self.works(self.llama, "-f", f, "-n", 5, "-t", 0))
-        self.assertEqual(a, self.works(self.llama, "-n", 5, "-t", 0, stdin=b"hello world\n"))
+        for end in (b"\n", b"\r\n"): self.assertEqual(a, self.works(self.llama, "-n", 5, "-t", 0, stdin=b"hello world" + end))
 
     def test_figures(self):
         error = run(self.llama, "-p", "hello", "-n", 3, "-t", 0).stderr.decode()
@@ -270,6 +272,12 @@ class Chat(Case):
         self.assertEqual(p.returncode, 1)
         self.assertRegex(p.stderr.decode(), r"\Arun: a turn of 121 tokens is left out: the context of 64 has room for \d\d \(-c sets it\)\nprompt: [^\n]*\n\Z")
         self.assertEqual(p.stdout.decode(), self.works(*chat, stdin=b"a\nb\n"))
+
+    def test_input_that_cannot_be_read(self):
+        folder = os.open(self.folder.name, os.O_RDONLY)
+        try: p = subprocess.run([RUN, self.llama, "--chat"], stdin=folder, capture_output=True, timeout=60)
+        finally: os.close(folder)
+        self.assertEqual((p.returncode, p.stderr), (1, b"run: standard input: Is a directory\n"))
 
     def test_no_template(self):
         self.fails(1, r"no chat template", self.bert, "--chat", "-p", "hi")
@@ -462,6 +470,7 @@ class Attention(Case):
         self.check(rows, 3, 6)
         self.assertEqual(rows[5][5:], [" world", " world"])
         self.assertEqual(rows[4][5:], [" world", "\\n"])
+        self.assertEqual({row[5] for row in self.table(self.llama, "-p", "\x1b[2J")}, set("?[2J"))  # a terminal would obey the first
         self.check(self.table(self.bert, "-p", "the cat sat"), 5, 25)
         self.assertEqual(self.table(self.bert, "--ids", "2 5 6 8 3"), self.table(self.bert, "-p", "the cat sat"))
 
@@ -552,6 +561,7 @@ class Vectors(Case):
         words = [r.split()[1] for r in self.works(self.bert, "--analogy", "king - man + woman").splitlines()]
         self.assertFalse({"king", "man", "woman"} & set(words))
         self.fails(1, r"'kings' is not a single token", self.bert, "--similar", "kings")
+        self.fails(1, r"add up to nothing", self.bert, "--analogy", "king - king")
 
 
 class Info(Case):
@@ -560,6 +570,20 @@ class Info(Case):
         for part in (r"2 layers", r"width\s+32", r"positions\s+rotary", r"base 10000", r"4 heads, 2 of keys", r"48 wide, gated silu", r"rms, eps 1e-05", r"0 to 1", r"chat template\s+yes", r"all "):
             self.assertRegex(text, part)
         self.assertRegex(self.works(self.bert, "--info"), r"positions\s+learned, 24 rows")
+
+    def test_a_token_stays_on_its_line(self):
+        data = Checkpoint(self.read("llama.bin"))
+        begin = data.get("Header", "tokenizer_offset")
+        at = data.data.index(b"<|im_end|>", begin)
+        data.data[at:at + 10] = b"<|im\nend|>"
+        self.assertRegex(self.works(data.save(self.path("odd.bin")), "--info"), r"\n  end             2 <\|im\?end\|>\n")
+
+
+class Bench(Case):
+    def test_a_context_shorter_than_its_prompts(self):
+        for model in (self.llama, self.bert):
+            found = json.loads(self.works(model, "--bench", "-c", 3).splitlines()[-1])
+            self.assertGreater(found["first_token_ms"], 0)
 
 
 class BadFiles(Case):
@@ -570,6 +594,15 @@ class BadFiles(Case):
                               (r"not a (Locus )?checkpoint", self.write("text.bin", b"Once upon a time there was a file that was no checkpoint.\n" * 40)),
                               (r"GGUF.*convert", self.write("gguf.bin", b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(2000)))):
             with self.subTest(path=path): self.fails(1, pattern, path, *self.ARGS)
+
+    def test_a_tokenizer_without_a_model(self):
+        for name in ("llama.bin", "bert.bin"):
+            path = Checkpoint(self.read(name)).set("Header", "n_tensors", 0).save(self.path("words-only.bin"))
+            self.works(path, "--tokenize", "-p", "the cat")
+            self.assertNotIn("layers", self.works(path, "--info"))
+            for args in (["-p", "a"], ["--embed", "-p", "a"], ["--fill", "a"], ["--similar", "the"], ["--ppl", self.write("text", b"the cat sat")], ["--bench"],
+                         ["--attention", self.path("map"), "-p", "a"], ["--logits", self.path("scores"), "-p", "a"], ["--moments", self.path("moments"), "-p", "a"]):
+                with self.subTest(name=name, args=args): self.fails(1, r"words-only.bin: the checkpoint holds a tokenizer only, no model", path, *args)
 
     def test_newer_format(self):
         data = Checkpoint(self.read("llama.bin"))

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -48,7 +47,6 @@ inline void bench(const std::string& path, SessionOptions options) {
 
     const Clock::time_point start = Clock::now();
     const Model model(path);
-    if (model.header().n_tensors == 0) throw Error(path + ": the checkpoint holds a tokenizer only, no model");
     if (model.tokenizer_bytes()) Tokenizer(model.tokenizer_data(), model.tokenizer_bytes());
     const double load = seconds_since(start);
     const Header& h = model.header();
@@ -56,10 +54,11 @@ inline void bench(const std::string& path, SessionOptions options) {
     for (size_t i = 0; i < ids.size(); i++) ids[i] = int32_t(i * 7919 % h.vocab_size); // all over the vocabulary, always the same
     const bool two_stacks = h.n_encoder_layers > 0;
     const int32_t decoder_start = int32_t(h.decoder_start);
-    const size_t first_prompt = std::min<size_t>(5, h.context);
+    constexpr size_t first_prompt = 5;
 
-    // Reads a prompt of n tokens from nothing; for an encoder-decoder, a source text.
+    // Reads a prompt of n tokens from nothing, or as many as there is room for; for an encoder-decoder, a source text.
     const auto prompt = [&](Session& session, size_t n) {
+        n = std::min(n, session.context());
         if (two_stacks) {
             session.encode(ids.data(), n);
             session.forward(&decoder_start, 1);

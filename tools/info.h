@@ -12,6 +12,13 @@
 
 namespace locus {
 
+// Text for a line on a terminal, whatever bytes a file has put into it.
+inline std::string printable(std::string text) {
+    for (char& c : text)
+        if (static_cast<unsigned char>(c) < ' ') c = '?';
+    return text;
+}
+
 namespace info {
 
 inline const char* pick(uint32_t value, std::initializer_list<const char*> names) {
@@ -99,7 +106,7 @@ inline void experts(const Header& h) {
 inline void tokenizer(const Tokenizer& t) {
     std::printf("tokenizer         %s, %zu tokens\n", t.kind_name(), t.size());
     const auto special = [&](const char* role, int32_t id) {
-        if (id >= 0) std::printf("  %-16s%d %s\n", role, id, t.bytes(id).c_str());
+        if (id >= 0) std::printf("  %-16s%d %s\n", role, id, printable(t.bytes(id)).c_str());
     };
     special("begin", t.bos());
     special("end", t.eos());

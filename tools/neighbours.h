@@ -48,6 +48,7 @@ inline std::vector<std::pair<double, int32_t>> neighbours(const Model& model, co
     add(minus, -1);
     double length = 0;
     for (float x : target) length += double(x) * x;
+    if (!(length > 0)) throw Error("the words' vectors add up to nothing: no word is nearer than another");
     std::vector<std::pair<double, int32_t>> found;
     const int32_t words = int32_t(std::min<size_t>(model.header().vocab_size, tokenizer.size()));
     for (int32_t id = 0; id < words; id++) {
@@ -55,7 +56,7 @@ inline std::vector<std::pair<double, int32_t>> neighbours(const Model& model, co
         const std::vector<float> v = unit_embedding(model, id);
         double dot = 0;
         for (size_t i = 0; i < v.size(); i++) dot += double(v[i]) * target[i];
-        found.push_back({length > 0 ? -dot / std::sqrt(length) : 0, id});
+        found.push_back({-dot / std::sqrt(length), id});
     }
     const auto end = found.begin() + std::ptrdiff_t(std::min(most, found.size()));
     std::partial_sort(found.begin(), end, found.end());

@@ -112,22 +112,17 @@ std::vector<int32_t> id_list(const std::string& name, const std::string& text) {
     return ids;
 }
 
-uint32_t positions(const std::string& name, const std::string& text) {
-    const std::map<std::string, uint32_t> schemes = {{"none", POSITIONS_NONE}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"rotary", POSITIONS_ROTARY}, {"alibi", POSITIONS_ALIBI}};
-    const auto found = schemes.find(text);
-    if (found == schemes.end()) throw UsageError(name + ": '" + text + "', expected none, sinusoidal, rotary or alibi");
-    return found->second;
+uint32_t choice(const std::string& name, const std::string& text, const std::map<std::string, uint32_t>& known) {
+    std::string expected;
+    for (const auto& [word, value] : known) {
+        if (word == text) return value;
+        expected += (expected.empty() ? "" : ", ") + word;
+    }
+    throw UsageError(name + ": '" + text + "', expected one of " + expected);
 }
 
-uint32_t rope_scaling(const std::string& name, const std::string& text) {
-    const std::map<std::string, uint32_t> kinds = {{"linear", ROPE_LINEAR}, {"ntk", ROPE_NTK}, {"yarn", ROPE_YARN}};
-    const auto found = kinds.find(text);
-    if (found == kinds.end()) throw UsageError(name + ": '" + text + "', expected linear, ntk or yarn");
-    return found->second;
-}
-
-// Switches that each mode understands besides those of a session. The first mode is the one without a switch.
-const std::set<std::string> EVERYWHERE = {"-c", "-j", "--exact-cache", "--positions", "--rope-scaling", "--rope-factor", "--extend"};
+// Switches of a session, and those that each mode understands besides. The first mode is the one without a switch.
+const std::set<std::string> SESSION = {"-c", "-j", "--exact-cache", "--positions", "--rope-scaling", "--rope-factor", "--extend"};
 const std::map<std::string, std::set<std::string>> MODES = {
     {"generating text", {"-p", "-f", "--ids", "--decoder-ids", "--print-ids", "--stop", "-n", "-t", "--top-k", "--top-p", "--min-p",
                             "--repeat-penalty", "-s"}},
@@ -146,6 +141,7 @@ const std::map<std::string, std::set<std::string>> MODES = {
     {"--bench", {}},
 };
 
+const std::set<std::string> NO_SESSION = {"--similar", "--analogy", "--tokenize", "--info"};
 const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments", "--attention"};
 const std::set<std::string> NAMES_TEXT = {"--fill", "--similar", "--analogy"};
 
@@ -171,6 +167,7 @@ Options parse(int argc, char** argv) {
             if (i + 1 == argc) throw UsageError(name + " needs a value");
             return argv[++i];
         };
+        if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
         constexpr uint32_t many = std::numeric_limits<int32_t>::max();
         if (MODES.count(name)) {
             if (o.mode[0] == '-') throw UsageError(o.mode + " and " + name + " exclude each other");
@@ -189,22 +186,25 @@ Options parse(int argc, char** argv) {
         else if (name == "--top-p") o.sampler.top_p = number<float>(name, value(), 0, 1);
         else if (name == "--min-p") o.sampler.min_p = number<float>(name, value(), 0, 1);
         else if (name == "--repeat-penalty") o.sampler.repeat_penalty = number<float>(name, value(), 0.01f, 100);
-        else if (name == "-s") o.sampler.seed = number<uint64_t>(name, value(), 0, std::numeric_limits<uint64_t>::max()), o.seeded = true;
+        else if (name == "-s") o.sampler.seed = number<uint64_t>(name, value(), 0, std::numeric_limits<uint64_t>::max());
         else if (name == "-c") o.session.context = number<uint32_t>(name, value(), 1, many);
         else if (name == "--exact-cache") o.session.exact_cache = true;
-        else if (name == "--positions") o.session.positions = positions(name, value());
-        else if (name == "--rope-scaling") o.session.rope_scaling = rope_scaling(name, value());
+        else if (name == "--positions")
+            o.session.positions = choice(name, value(),
+                {{"none", POSITIONS_NONE}, {"sinusoidal", POSITIONS_SINUSOIDAL}, {"rotary", POSITIONS_ROTARY}, {"alibi", POSITIONS_ALIBI}});
+        else if (name == "--rope-scaling")
+            o.session.rope_scaling = choice(name, value(), {{"linear", ROPE_LINEAR}, {"ntk", ROPE_NTK}, {"yarn", ROPE_YARN}});
         else if (name == "--rope-factor") o.session.rope_factor = number<float>(name, value(), 1, 1000);
         else if (name == "--extend") o.session.extend = true;
         else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
         else throw UsageError("unknown switch " + name + " (--help lists them)");
-        if (!seen.insert(name).second && name != "--stop") throw UsageError(name + " is given twice");
     }
-    o.tempered = seen.count("-t");
+    o.seeded = seen.count("-s"), o.tempered = seen.count("-t");
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)
-        if (name != o.mode && !EVERYWHERE.count(name) && !allowed.count(name)) throw UsageError(name + " does not go with " + o.mode);
+        if (name != o.mode && !allowed.count(name) && (!SESSION.count(name) || NO_SESSION.count(o.mode)))
+            throw UsageError(name + " does not go with " + o.mode);
     if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) throw UsageError("-p, -f and --ids exclude each other");
     for (const std::string& stop : o.stops)
         if (stop.empty()) throw UsageError("--stop: the text is empty");
@@ -228,7 +228,9 @@ std::string input_text(const Options& o) {
 // A prompt ends where its writer stopped, not at the line break that an editor or echo put after it.
 std::string prompt_text(const Options& o) {
     std::string text = input_text(o);
-    if (!o.prompt && !text.empty() && text.back() == '\n') text.pop_back();
+    if (o.prompt || text.empty() || text.back() != '\n') return text;
+    text.pop_back();
+    if (!text.empty() && text.back() == '\r') text.pop_back();
     return text;
 }
 
@@ -241,11 +243,9 @@ bool read_line(std::istream& in, std::string& line) {
 
 // ---- output -------------------------------------------------------------------------------------------------------------
 
-// Reports what went wrong in one line, whatever bytes a file has put into the message.
-int failed(std::string message, int status) {
-    for (char& c : message)
-        if (static_cast<unsigned char>(c) < ' ') c = '?';
-    std::fprintf(stderr, "run: %s\n", message.c_str());
+// Reports what went wrong in one line.
+int failed(const std::string& message, int status) {
+    std::fprintf(stderr, "run: %s\n", printable(message).c_str());
     return status;
 }
 
@@ -268,7 +268,7 @@ struct Figures {
 // Prints generated tokens as text, holding back what may be the beginning of a stop text.
 class Writer {
 public:
-    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops, bool start = false) : stream_(tokenizer, false, start), stops_(stops) {}
+    Writer(const Tokenizer& tokenizer, const std::vector<std::string>& stops, bool start) : stream_(tokenizer, false, start), stops_(stops) {}
 
     void skip(int32_t id) { stream_.push(id); } // a token of the prompt: how a word is spaced depends on what stands before it
 
@@ -276,6 +276,7 @@ public:
     bool push(int32_t id) { return print(stream_.push(id)); }
     void finish() {
         if (!stopped_ && print(stream_.finish())) write_text(held_);
+        write_text("\n");
     }
 
 private:
@@ -335,7 +336,8 @@ struct Program {
     Session session() const { return session(options.session); }
 
     void need_head() const {
-        if (header().n_tensors && header().head == HEAD_NONE)
+        need_model();
+        if (header().head == HEAD_NONE)
             throw refuse("the model has no output head: it gives vectors (--embed, --logits), not words");
     }
     // Ids of the prompt; a text that gives none starts from the beginning-of-text token.
@@ -354,7 +356,7 @@ struct Program {
     std::string name(int32_t id) const { // a token for people: on one line
         std::string text = tokenizer().decode({id}, true), out;
         for (char c : text) out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : std::string(1, c);
-        return out;
+        return printable(out);
     }
 };
 
@@ -369,10 +371,16 @@ void print_ids(const std::vector<int32_t>& ids) {
 // Seed, figures and exit status of a run that generates.
 class Generator {
 public:
-    Generator(const Program& program, Session& session) : program_(program), session_(session), sampler_(options(program)) {}
+    Generator(const Program& program, Session& session) : program_(program), session_(session), sampler_(program.options.sampler) {
+        program.need_head();
+        if (!program.header().causal)
+            throw program.refuse("the model reads in both directions and does not generate: use --embed, --fill or --logits");
+    }
 
-    // Reads the tokens, then samples. Each new token is appended to `ids` and given to `take`, which says whether to go on.
-    template <class Take> void run(std::vector<int32_t>& ids, size_t first, double start, Take take) {
+    // Reads those of the tokens that the session does not hold, samples an answer, appends it to them and writes it as a line: of ids
+    // where there is no writer.
+    void answer(std::vector<int32_t>& ids, std::optional<Writer> writer, double start) {
+        const size_t first = session_.length(), asked = ids.size();
         for (size_t i = first; i < ids.size(); i++) sampler_.accept(ids[i]);
         reading = 1;
         const double begin = seconds();
@@ -389,7 +397,7 @@ public:
             ids.push_back(id);
             if (figures_.first_token < 0) figures_.first_token = seconds() - start;
             figures_.tokens++;
-            const bool go_on = take(id);
+            const bool go_on = !writer || writer->push(id);
             if (!go_on || (program_.tokenizer_ && program_.tokenizer_->is_end(id))) break;
             if (i + 1 < limit && session_.length() == session_.context()) {
                 full_ = true;
@@ -397,6 +405,8 @@ public:
             }
         }
         figures_.seconds += seconds() - read;
+        if (writer) writer->finish();
+        else print_ids({ids.begin() + asked, ids.end()});
     }
 
     bool full() const { return full_; }
@@ -421,13 +431,6 @@ private:
         return session_.forward(ids.data() + held, ids.size() - held);
     }
 
-    static SamplerOptions options(const Program& program) {
-        program.need_head();
-        if (!program.header().causal)
-            throw program.refuse("the model reads in both directions and does not generate: use --embed, --fill or --logits");
-        return program.options.sampler;
-    }
-
     const Program& program_;
     Session& session_;
     Sampler sampler_;
@@ -435,28 +438,25 @@ private:
     bool full_ = false;
 };
 
+// Of an answer; none where its ids are asked for. start: it is a text of its own, not the middle of one.
+std::optional<Writer> answer_writer(const Program& program, bool start) {
+    if (program.options.print_ids) return std::nullopt;
+    return Writer(program.tokenizer(), program.options.stops, start);
+}
+
 int generate(const Program& program) {
-    const Options& o = program.options;
-    if (!o.print_ids) program.tokenizer();
+    const bool encodes = program.header().n_encoder_layers > 0;
+    std::optional<Writer> writer = answer_writer(program, encodes);
     Session session = program.session();
     Generator generator(program, session);
     std::vector<int32_t> ids = program.prompt_ids();
     const std::vector<int32_t> target = program.decoder_ids();
-    if (program.header().n_encoder_layers) {
+    if (encodes) {
         session.encode(ids.data(), ids.size());
         ids = target;
     }
-    const size_t prompt = ids.size();
-    if (o.print_ids) {
-        generator.run(ids, 0, program.start, [](int32_t) { return true; });
-        print_ids({ids.begin() + prompt, ids.end()});
-    } else {
-        Writer writer(program.tokenizer(), o.stops, program.header().n_encoder_layers > 0);
-        for (int32_t id : ids) writer.skip(id);
-        generator.run(ids, 0, program.start, [&](int32_t id) { return writer.push(id); });
-        writer.finish();
-        write_text("\n");
-    }
+    for (size_t i = 0; writer && i < ids.size(); i++) writer->skip(ids[i]);
+    generator.answer(ids, std::move(writer), program.start);
     return generator.finish();
 }
 
@@ -477,16 +477,7 @@ int chat(const Program& program) {
     };
     const auto answer = [&](const std::vector<int32_t>& read, double start) {
         ids.insert(ids.end(), read.begin(), read.end());
-        const size_t asked = ids.size();
-        if (o.print_ids) {
-            generator.run(ids, session.length(), start, [](int32_t) { return true; });
-            print_ids({ids.begin() + asked, ids.end()});
-            return;
-        }
-        Writer writer(tokenizer, o.stops, true);
-        generator.run(ids, session.length(), start, [&](int32_t id) { return writer.push(id); });
-        writer.finish();
-        write_text("\n");
+        generator.answer(ids, answer_writer(program, true), start);
     };
 
     if (o.prompt || o.file) {
@@ -497,7 +488,10 @@ int chat(const Program& program) {
         std::string line;
         while (!interrupted && !generator.full()) {
             if (terminal) std::fputs("> ", stderr);
-            if (!read_line(std::cin, line)) break;
+            if (!read_line(std::cin, line)) {
+                if (std::ferror(stdin) && !interrupted) throw Error(std::string("standard input: ") + std::strerror(errno));
+                break;
+            }
             if (line.empty()) continue;
             const double start = seconds();
             const std::vector<int32_t> read = turn(line);
@@ -773,7 +767,8 @@ int embed(const Program& program) {
     constexpr size_t held = 1024; // lines
     const Header& h = program.header();
     const Tokenizer& tokenizer = program.tokenizer();
-    if (h.n_tensors && h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
+    program.need_model();
+    if (h.pooling == POOL_NONE) throw program.refuse("the checkpoint does not say how to pool: it is no sentence encoder");
     if (h.n_encoder_layers) throw program.refuse("--embed is not for encoder-decoder models");
     std::istringstream text(input_text(program.options));
     std::vector<Session> sessions;
@@ -882,7 +877,7 @@ int run(int argc, char** argv) {
     if (mode == "--attention") return attention(program);
     if (mode == "--tokenize") return print_ids(program.tokenizer().encode(input_text(options), false)), 0;
     if (mode == "--info") return print_info(program.model, program.tokenizer_.get()), 0;
-    if (mode == "--bench") return bench(options.model, options.session), 0;
+    if (mode == "--bench") return program.need_model(), bench(options.model, options.session), 0;
     return generate(program);
 }
 
