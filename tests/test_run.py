@@ -273,6 +273,15 @@ class Chat(Case):
         self.assertRegex(p.stderr.decode(), r"\Arun: a turn of 121 tokens is left out: the context of 64 has room for \d\d \(-c sets it\)\nprompt: [^\n]*\n\Z")
         self.assertEqual(p.stdout.decode(), self.works(*chat, stdin=b"a\nb\n"))
 
+    def test_whoever_asks_for_dice_gets_them(self):
+        chat = (self.llama, "--chat", "-p", "hi", "-n", 20, "--print-ids")
+        greedy = self.works(*chat, "-t", 0)
+        self.assertEqual(self.works(*chat), greedy)
+        for switches in (("-s", 3), ("-s", 3, "--top-k", 100), ("-s", 3, "--top-p", 0.9), ("-s", 3, "--min-p", 0.01)):
+            with self.subTest(switches=switches):
+                self.assertEqual(self.works(*chat, *switches), self.works(*chat, *switches, "-t", 0.8))
+                self.assertNotEqual(self.works(*chat, *switches), greedy)
+
     def test_input_that_cannot_be_read(self):
         folder = os.open(self.folder.name, os.O_RDONLY)
         try: p = subprocess.run([RUN, self.llama, "--chat"], stdin=folder, capture_output=True, timeout=60)

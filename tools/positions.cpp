@@ -9,6 +9,7 @@
 #include "neighbours.h"
 #include "svg.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -17,7 +18,6 @@
 #include <deque>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -665,10 +665,9 @@ int main(int argc, char** argv) {
     try {
         // with AVX2 where there is more too: another set of kernels adds in another order, and the last digits with it
         if (std::string(isa_name()) == "avx512") setenv("LOCUS_ISA", "avx2", 1);
-        const std::filesystem::path models = argc > 1 ? argv[1] : "models/positions";
-        const std::string pages = argc > 2 ? argv[2] : "docs";
-        own_models(models.string(), pages);
-        real_models(models.parent_path().string(), pages);
+        const std::string models = argc > 1 ? argv[1] : "models/positions", pages = argc > 2 ? argv[2] : "docs";
+        own_models(models, pages);
+        real_models(models + "/..", pages);
         return 0;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "positions: %s\n", error.what());

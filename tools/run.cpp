@@ -37,7 +37,7 @@ namespace {
 constexpr const char* RELEASE = "0.1.0";
 constexpr const char* HELP = R"(run MODEL.bin [switches]          text in: -p TEXT, -f FILE, or standard input (without its last line break)
 generate   -n N               tokens (default: until the end token or the context is full)
-           -t TEMPERATURE     0 takes the likeliest token (default 0.8; with --chat or an encoder-decoder 0)
+           -t TEMPERATURE     0 takes the likeliest token (default 0.8; --chat, encoder-decoder: 0 without -s)
            --top-k K  --top-p P  --min-p P  --repeat-penalty X     (default: --top-p 0.95, the others off)
            -s SEED            repeats a run (default: random, printed)
            --stop TEXT        ends before this text; may be given several times
@@ -86,7 +86,8 @@ struct Options {
     std::optional<std::vector<int32_t>> ids, decoder_ids;
     std::optional<size_t> n;
     std::vector<std::string> stops;
-    bool print_ids = false, seeded = false, tempered = false; // the last two: -s, -t are given
+    bool print_ids = false;
+    bool seeded = false, sampled = false; // -s is given; some switch of sampling is
     SamplerOptions sampler;
     SessionOptions session;
 };
@@ -199,7 +200,8 @@ Options parse(int argc, char** argv) {
         else if (name == "-j") o.session.threads = number<uint32_t>(name, value(), 1, 1024);
         else throw UsageError("unknown switch " + name + " (--help lists them)");
     }
-    o.seeded = seen.count("-s"), o.tempered = seen.count("-t");
+    o.seeded = seen.count("-s");
+    for (const char* name : {"-t", "-s", "--top-k", "--top-p", "--min-p"}) o.sampled |= seen.count(name) > 0;
     if (o.model.empty()) throw UsageError("no model: run MODEL.bin -p TEXT (--help lists the switches)");
     const std::set<std::string>& allowed = MODES.at(o.mode);
     for (const std::string& name : seen)
@@ -863,7 +865,7 @@ int run(int argc, char** argv) {
     }
     const Program program(options, start);
     // a small model's first word decides, and a translation should be the likeliest: not by dice
-    if (!options.tempered && (options.mode == "--chat" || program.header().n_encoder_layers)) options.sampler.temperature = 0;
+    if (!options.sampled && (options.mode == "--chat" || program.header().n_encoder_layers)) options.sampler.temperature = 0;
     const std::string& mode = options.mode;
     if (mode == "--chat") return chat(program);
     if (mode == "--embed") return embed(program);
