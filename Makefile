@@ -141,7 +141,7 @@ bench: all build/roofline
 	PYTHON=$(PYTHON) sh tools/peers.sh build/peers
 	$(PYTHON) tools/benchmark.py
 
-# Every experiment on that page, on the models of models/positions: some minutes.
+# Every experiment on that page, on the models of models/positions: two minutes or three.
 positions: build/positions
 	build/positions models/positions docs
 

@@ -205,7 +205,9 @@ class Values(Base):
             want.append(last.index(max(last)))
             if not want[-1]: break
         text = "".join(PIECES[i] for i in want if i > 1).replace("\u2581", " ").removeprefix(" ")
-        self.assertEqual(self.run_model("-p", "the cats.", "-n", "6"), text + "\n")
+        done = subprocess.run([os.path.join(ROOT, "run"), self.out, "-p", "the cats.", "-n", "6"], capture_output=True, timeout=60, check=True)
+        self.assertEqual(done.stdout.decode(), text + "\n")
+        self.assertIn(b"prompt: 6 tokens,", done.stderr)  # the source and the token that the answer begins with
 
     def test_storage(self):
         """The embedding keeps its int8 numbers, the layers become f16; asked for q8, they keep theirs, too."""

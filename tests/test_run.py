@@ -167,7 +167,7 @@ class Generating(Case):
 
     def test_figures(self):
         error = run(self.llama, "-p", "hello", "-n", 3, "-t", 0).stderr.decode()
-        self.assertRegex(error, r"^prompt: 1 tokens, [\d.]+ tokens/s; generated: \d+ tokens, [\d.]+ tokens/s; first token after \d+ ms\n$")
+        self.assertRegex(error, r"^prompt: 1 token, [\d.]+ tokens/s; generated: \d+ tokens, [\d.]+ tokens/s; first token after \d+ ms\n$")
 
     def test_full_context_is_said(self):
         p = run(self.llama, "--ids", "5 6 7", "-t", 0, "-c", 10, "--print-ids")
@@ -426,6 +426,7 @@ class Scores(Case):
         self.assertEqual(len(self.moments(self.read("moments"))), 8)
         self.fails(1, r"no tokens", self.llama, "--moments", self.path("moments"), "-p", "")
         self.fails(1, r"missing/x: No such file", self.llama, "--moments", "missing/x", "-p", "a")
+        self.fails(2, r"-n 0 leaves nothing to measure", self.llama, "--moments", self.path("nothing"), "-p", "a", "-n", 0)
         # one token: the first matrix reads the same as with any other text that begins with it
         self.works(self.llama, "--moments", self.path("one"), "-p", "a", "-c", 1)
         self.works(self.llama, "--moments", self.path("two"), "-p", "aa", "-c", 1)
@@ -444,6 +445,8 @@ class Scores(Case):
         self.assertLess(*found)
         fixture.make("llama", self.path("kept.bin"), "--type", "q4", "--moments", self.path("moments"), "--q8", "embed")
         self.assertEqual(os.path.getsize(self.path("kept.bin")), os.path.getsize(self.path("without.bin")))
+        self.fails(1, r"with.bin: every matrix has four bits already", self.path("with.bin"), "--moments", self.path("nothing"), "-f", text)
+        self.assertFalse(os.path.exists(self.path("nothing")))
         kept = float(self.works(self.path("kept.bin"), "--divergence", reference, "-f", text, "-c", 64).split()[1])
         self.assertLess(kept, found[0])
         raw = self.read("moments")
@@ -570,6 +573,9 @@ class Vectors(Case):
         words = [r.split()[1] for r in self.works(self.bert, "--analogy", "king - man + woman").splitlines()]
         self.assertFalse({"king", "man", "woman"} & set(words))
         self.fails(1, r"'kings' is not a single token", self.bert, "--similar", "kings")
+        words = {r.split()[1] for word in ("king", "man", "cat", "sat", "mat") for r in self.works(self.bert, "--similar", word).splitlines()}
+        self.assertIn("##s", words)  # the end of a word, as the vocabulary has it
+        self.assertNotIn("s", words)
         self.fails(1, r"add up to nothing", self.bert, "--analogy", "king - king")
 
 
@@ -578,7 +584,7 @@ class Info(Case):
         text = self.works(self.llama, "--info")
         for part in (r"2 layers", r"width\s+32", r"positions\s+rotary", r"base 10000", r"4 heads, 2 of keys", r"48 wide, gated silu", r"rms, eps 1e-05", r"0 to 1", r"chat template\s+yes", r"all "):
             self.assertRegex(text, part)
-        self.assertRegex(self.works(self.bert, "--info"), r"positions\s+learned, 24 rows")
+        self.assertRegex(self.works(self.bert, "--info"), r"positions\s+learned, 24 rows[\s\S]*head +tied to the embedding, after a dense layer, gelu and a norm")
 
     def test_a_token_stays_on_its_line(self):
         data = Checkpoint(self.read("llama.bin"))

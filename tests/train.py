@@ -2,6 +2,7 @@
 import argparse
 import array
 import json
+import math
 import os
 import random
 import re
@@ -99,6 +100,9 @@ class Training(unittest.TestCase):
         nll, tokens = re.search(r"nll ([\d.]+) .*tokens (\d+)", self.run_model(self.path("whole", "model.bin"), "--ppl", self.path("held-out", "a.txt"), "-c", SMALL["length"])).groups()
         self.assertAlmostEqual(float(nll), float(loss), 3)
         self.assertEqual(int(tokens), int(count.replace(",", "")))
+        text = self.path("held-out", "a.txt")
+        tokens_per_byte = len(self.run_model(self.path("whole", "model.bin"), "--tokenize", "-f", text).split()) / os.path.getsize(text)
+        self.assertAlmostEqual(float(re.search(r"([\d.]+) bits per byte", printed)[1]), float(nll) / math.log(2) * tokens_per_byte, 3)
         losses = self.losses("whole")
         self.assertLess(losses[-1], losses[0] - 0.2)
 
@@ -130,6 +134,7 @@ class Training(unittest.TestCase):
         self.fails(1, r"--vocab 5000: the text gives \d+ tokens", *self.command("x", vocab=5000))
         self.fails(1, "--dim 30: expected a multiple", *self.command("x", dim=30))
         self.fails(1, "the corpus has .* tokens, expected more", *self.command("x", length=100000))
+        self.fails(1, "pip install torch numpy tokenizers", sys.executable, "-S", tool, self.path("text"), self.path("x"))  # no installed packages
         self.fails(2, "argument --positions: invalid choice: 'cubic'", *self.command("x", "--positions", "cubic"))
         self.assertFalse(os.path.exists(self.path("x", "model.bin")))
 

@@ -25,6 +25,8 @@ inline const char* pick(uint32_t value, std::initializer_list<const char*> names
     return value < names.size() ? names.begin()[value] : "?";
 }
 
+inline const char* activation(uint32_t value) { return pick(value, {"silu", "gelu", "gelu (tanh)", "relu", "relu squared", "gelu (sigmoid)"}); }
+
 // What is there, apart by commas.
 inline std::string list(std::initializer_list<std::pair<uint32_t, const char*>> parts) {
     std::string out;
@@ -139,7 +141,7 @@ inline void tensors(const Model& model) {
 } // namespace info
 
 inline void print_info(const Model& model, const Tokenizer* tokenizer) {
-    using info::pick, info::list;
+    using info::activation, info::list, info::pick;
     const Header& h = model.header();
     std::printf("checkpoint        %.*s, format %u, %llu bytes", int(strnlen(h.name, sizeof h.name)), h.name, h.version,
         static_cast<unsigned long long>(model.file_bytes()));
@@ -160,12 +162,12 @@ inline void print_info(const Model& model, const Tokenizer* tokenizer) {
         if (h.v_head_dim != h.head_dim) std::printf(", values %u", h.v_head_dim);
         std::printf("\n");
         if (h.kv_lora_rank)
-            std::printf("  latent          keys and values in %u, queries in %u (0: not compressed)\n", h.kv_lora_rank, h.q_lora_rank);
+            std::printf("  latent          keys and values in %u, queries in %u (0: not compressed), norms' eps %g\n", h.kv_lora_rank, h.q_lora_rank, double(h.latent_norm_eps));
         std::printf("  norm of q, k    %s%s\n", pick(h.qk_norm, {"none", "each head", "all heads together"}),
             h.qk_norm && h.qk_norm_layer ? ", layer norm" : "");
         if (h.attn_softcap != 0) std::printf("  soft cap        %g\n", double(h.attn_softcap));
         std::printf("feed-forward      %u wide, %s%s\n", h.hidden_dim, h.gated ? "gated " : "",
-            pick(h.activation, {"silu", "gelu", "gelu (tanh)", "relu", "relu squared", "gelu (sigmoid)"}));
+            activation(h.activation));
         if (h.n_experts) info::experts(h);
         std::printf("norms             %s, eps %g, %s\n", pick(h.norm, {"layer", "rms"}), double(h.norm_eps),
             pick(h.norm_place, {"before each sublayer", "after each sum", "before and after each sublayer", "after each sublayer"}));
@@ -181,8 +183,9 @@ inline void print_info(const Model& model, const Tokenizer* tokenizer) {
             double(h.logit_scale));
         if (h.logit_softcap != 0) std::printf(", soft cap on scores %g", double(h.logit_softcap));
         std::printf("\nembedding         %s\n", list({{1, "a vector a token"}, {h.embed_type, "plus a segment's"}}).c_str());
-        std::printf("head              %s%s\n", pick(h.head, {"none", "tied to the embedding", "its own"}),
-            h.head_dense ? ", after a dense layer and a norm" : "");
+        std::printf("head              %s", pick(h.head, {"none", "tied to the embedding", "its own"}));
+        if (h.head_dense) std::printf(", after a dense layer, %s and a norm", activation(h.head_activation));
+        std::printf("\n");
         if (h.pooling)
             std::printf("sentence vectors  %s%s, at most %u tokens (0: context)\n",
                 pick(h.pooling, {"", "mean", "first token", "last token"}), h.normalize ? ", length 1" : "", h.max_tokens);

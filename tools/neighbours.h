@@ -22,6 +22,12 @@ inline int32_t word_id(const Tokenizer& tokenizer, const std::string& word) {
     throw Error("'" + word + "' is not a single token of this vocabulary");
 }
 
+// Whether a token has a space before it wherever it stands; "house" of "doghouse" is another token than the word "house".
+inline bool begins_word(const Tokenizer& tokenizer, int32_t id) {
+    const std::string once = tokenizer.decode({id}, true), twice = tokenizer.decode({id, id}, true);
+    return twice.size() > once.size() && twice[once.size()] == ' ';
+}
+
 inline std::vector<float> unit_embedding(const Model& model, int32_t id) {
     std::vector<float> v(model.header().embed_dim);
     model.embedding(id, v.data());

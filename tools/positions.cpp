@@ -79,6 +79,7 @@ struct Subject {
         text.erase(0, text.find_first_not_of(' ') == std::string::npos ? 0 : text.find_first_not_of(' '));
         return text;
     }
+    std::string entry(int32_t id) const { return (begins_word(tokenizer, id) ? "" : "-") + word(id); }
 };
 
 using Subjects = std::deque<Subject>;
@@ -251,13 +252,17 @@ void order(Page& page, const Subjects& decoders, const Subjects& encoders) {
     }
     page.table({"decoder", "next word: dog and cat", "cat and mat", "mean of all pairs", "another sentence", "vectors: mean of all pairs", "another sentence"}, rows);
     const Apart& none = found["none"];
+    constexpr double least = 1e-6; // bits: float32's rounding is far below
     size_t distinct = 0;
-    for (double x : none.next) distinct += x > 1e-6;
-    page.say(format("**The decoder without positions tells %zu of %zu pairs apart**, by %.4f bits on average, which is %.0f %% of what lies between two sentences of different words. That words without "
-                    "positions are a bag of words is true of attention, not of a model that reads left to right: its mask shows each word another part of the text, the words before it. Haviv et "
-                    "al. (2022), \"Transformer Language Models without Positional Encodings Still Learn Positional Information\", found it, and Kazemnejad et al. (2023) show how it can be "
-                    "done: the first layer writes down where each word stands, the next compares. The weights say where it begins:",
-        distinct, PAIRS.size(), mean(none.next), 100 * mean(none.next) / std::max(mean(none.next_other), 1e-12)));
+    for (double x : none.next) distinct += x > least;
+    std::vector<double> others;
+    for (size_t i = SINUSOIDAL; i < decoders.size(); i++) others.push_back(mean(found[decoders[i].name].next));
+    page.say(format("**The decoder without positions tells %zu of %zu pairs apart** (by more than %g bits), by %.4f bits on average, which is %.0f %% of what lies between two sentences of different words; its siblings "
+                    "with positions by %.4f to %.4f. That words without positions are a bag of words is true of attention, not of a model that reads left to right: its mask shows each word another part of the "
+                    "text, the words before it. Haviv et al. (2022), \"Transformer Language Models without Positional Encodings Still Learn Positional Information\", found it, and Kazemnejad et al. (2023), \"The "
+                    "Impact of Positional Encoding on Length Generalization in Transformers\", show how it can be done: the first layer writes down where each word stands, the next compares. The weights say "
+                    "where it begins:",
+        distinct, PAIRS.size(), least, mean(none.next), 100 * mean(none.next) / std::max(mean(none.next_other), 1e-12), *std::min_element(others.begin(), others.end()), largest(others)));
     Row head = {"attention of the last token to the same word, largest difference between the orders"};
     rows.clear();
     for (const Subject* s : {&decoders[NONE], &encoders[0]}) {
@@ -278,7 +283,7 @@ void order(Page& page, const Subjects& decoders, const Subjects& encoders) {
     }
     page.table({"encoder", "largest difference between the same word's vectors, in parts of their size", "sentence vectors: largest 1 - cosine", "mean", "another sentence"}, rows);
     page.say(format("The encoder without positions gives **the same set of vectors for both orders**: word for word they differ by %s of their size at most. That is float32 adding the same numbers in another "
-                    "order (its step is 6e-08). To it, dog bites man is man bites dog.",
+                    "order (a single sum is rounded by up to 6e-08 of its size). To it, dog bites man is man bites dog.",
         tiny(largest(found[encoders[0].name].set)).c_str()));
 }
 
@@ -310,9 +315,10 @@ double mean_of(const std::vector<double>& v, size_t begin, size_t end) { return 
 void length(Page& page, const Subjects& decoders, const std::string& text) {
     const size_t trained = decoders[0].header().context, longest = STRETCH * trained, bucket = std::max<size_t>(1, trained / 4);
     page.say("## Length");
-    page.say(format("Loss (nats a token) on text that no model was trained on, %zu windows of %zu tokens, %zu times the trained length of %zu; shorter windows are their beginnings. What needs no training is a "
-                    "switch of `./run`: `--extend`, and `--rope-scaling linear`, `ntk` or `yarn` with `--rope-factor`.",
-        WINDOWS, longest, STRETCH, trained));
+    const size_t tokens = decoders[0].ids(text).size();
+    page.say(format("Loss (nats a token) on text that no model was trained on, the first %zu tokens of one book: %zu windows of %zu tokens, %zu times the trained length of %zu. A new window begins every %zu tokens, so "
+                    "that they overlap; shorter windows are their beginnings. What needs no training is a switch of `./run`: `--extend`, and `--rope-scaling linear`, `ntk` or `yarn` with `--rope-factor`.",
+        tokens, WINDOWS, longest, STRETCH, trained, (tokens - longest - 1) / WINDOWS));
     struct Way {
         std::string name;
         std::map<size_t, std::vector<double>> by_factor; // losses by position; factor 0: the same at any length
@@ -384,19 +390,22 @@ void length(Page& page, const Subjects& decoders, const std::string& text) {
     page.say(format("Is it worth reading on? The same tokens once more, the text cut every %zu tokens and each piece read anew: how much larger is the loss for having read it as one? Below 0 the longer text helps; above, the model would do better to forget.", trained));
     head[0] = "loss less that of the cut text, at positions";
     page.table(head, gains);
-    page.say("- Learned positions end with their table. Without `--extend` the runtime says so: \"" + refusal + "\".");
-    const auto verdict = [&](const Way& way) {
-        const double gain = mean_of(way.by_factor.rbegin()->second, trained, longest) - mean_of(way.cut, trained, longest);
-        return signed_number(gain) + " against the cut text beyond the trained length: " + (gain > 0.02 ? "it would do better to forget" : gain < -0.02 ? "reading on pays" : "reading on neither pays nor costs");
-    };
+    std::string pays, even, costs;
     for (const Way& way : ways) {
-        const char* what = way.name == "sinusoidal" ? "Sinusoidal positions \"may allow the model to extrapolate to sequence lengths longer than the ones encountered during training\" (Vaswani et al. 2017, 3.5)."
-                         : way.name == "rotary"     ? "Rotary positions depend on distances alone, and are often said to go on for that reason. Beyond the trained length they meet distances they have not seen."
-                         : way.name == "none"       ? "Without positions nothing unseen is added; what changes is over how many words attention is spread."
-                         : way.name == "learned, extended" ? "With `--extend` all words past the table's end stand at its last place."
-                                                           : nullptr;
-        page.say("- " + (what ? std::string(what) + " Here " : "Scaled: " + way.name + ", ") + verdict(way) + ".");
+        const double gain = mean_of(of(way, STRETCH), trained, longest) - mean_of(way.cut, trained, longest);
+        std::string& names = gain < -0.02 ? pays : gain > 0.02 ? costs : even;
+        names += (names.empty() ? "" : "; ") + way.name + " " + signed_number(gain);
     }
+    std::string summary = "The same over all positions beyond the trained length.";
+    for (const auto& [names, what] : {std::pair{&pays, "Reading on pays"}, {&even, "Reading on neither pays nor costs"}, {&costs, "The model would do better to forget"}})
+        if (!names->empty()) summary += std::string(" ") + what + ": " + *names + ".";
+    page.say(summary);
+    page.say("What each scheme meets there:");
+    page.say("- none: nothing unseen is added; what changes is over how many words attention is spread.\n"
+             "- sinusoidal: rows of the table it has never seen, though \"it may allow the model to extrapolate to sequence lengths longer than the ones encountered during training\" (Vaswani et al. 2017, 3.5).\n"
+             "- learned: the table ends. Without `--extend` the runtime says so: \"" + refusal + "\". With it, all words past the end stand at the last place.\n"
+             "- rotary: distances it has not seen. That scores depend on distances alone is often given as the reason for going on; it is not enough.\n"
+             "- rotary, scaled: linear slows all rotations until the distances look like those seen; NTK and YaRN slow the slow ones and leave the fast ones, which tell near words apart.");
 }
 
 // ---- distance -----------------------------------------------------------------------------------------------------------------
@@ -458,16 +467,25 @@ void learned_table(Page& page, const Subject& s, const std::string& picture) {
         if ((d & (d - 1)) == 0) head.push_back(std::to_string(d)), row.push_back(format("%.2f", sum / double(n - d)));
     }
     page.table(head, {row});
+    const auto mean_cosine = [&](size_t begin, size_t end, size_t from, size_t to) { // of places begin .. end with other places from .. to
+        double sum = 0, count = 0;
+        for (size_t i = begin; i < end; i++)
+            for (size_t j = from; j < to; j++)
+                if (i != j) sum += cosines[i * n + j], count++;
+        return sum / count;
+    };
     const double level = all * all / (double(n) * double(n - 1) / 2);
-    page.say(format("Of the cosines' variance %.0f %% goes with the distance alone (what runs along the diagonal), though nothing in the making of the table asks for it.", 100 * (by_distance - level) / (squares - level)));
+    page.say(format("%sTwo places in the table's first half have a mean cosine of %.2f, two in its second half %.2f, one of each %.2f. Of the cosines' variance %.0f %% goes with "
+                    "the distance alone, which is what runs along the diagonal. A table begins at random: whatever order it has, training has put there.",
+        block == 1 ? "The picture's diagonal is each row with itself. " : "", mean_cosine(0, n / 2, 0, n / 2), mean_cosine(n / 2, n, n / 2, n), mean_cosine(0, n / 2, n / 2, n), 100 * (by_distance - level) / (squares - level)));
 }
 
 void distance(Page& page, const Subjects& decoders) {
     const Header& h = decoders[ROTARY].header();
     const size_t n = h.context, pairs = h.rope[0].dim / 2;
     page.say("## Distance");
-    page.say(format("**Rotary.** A query and a key that are the same vector, all ones, %zu pairs of it turned with base %g: their score by distance, in parts of the score at distance 0. This is the curve behind the "
-                    "saying that rotary attention decays with distance (Su et al. 2021, 3.4.3).",
+    page.say(format("**Rotary.** A query and a key that are the same vector, all ones, %zu pairs of it turned with base %g: their score by distance, in parts of the score at distance 0. It is often shown for the "
+                    "saying that rotary attention decays with distance; what Su et al. (2021, 3.4.3) show to decay is an upper bound of the score.",
         pairs, double(h.rope[0].theta)));
     Chart chart = {"Rotary: score of two equal vectors by distance", "distance in tokens", "score, distance 0 is 1", {{"all ones", {}}}};
     for (size_t d = 0; d <= 4 * n; d++) {
@@ -502,9 +520,11 @@ void distance(Page& page, const Subjects& decoders) {
         rows.push_back({s.name, tiny(range), tiny(a.shift)});
     }
     page.picture("rotary-heads", "Score by distance of each head in the first layer", line_chart(heads));
-    page.say(format("Of %s, %zu score highest at distance 0, and %zu higher over the nearest quarter of the distances than over the farthest: decay is what a head can learn, not what the rotation does by itself.",
-        plural(heads.series.size(), "head").c_str(), nearest, falling));
-    page.table({"first layer, the same word throughout", "largest difference that position makes to a score", "largest change when both words move together"}, rows);
+    const size_t count = heads.series.size();
+    page.say(format("Heads that score highest at distance 0: %zu of %zu. Heads that score higher over the nearest quarter of the distances than over the farthest: %zu of %zu. These are the heads of one layer of one "
+                    "small model, but enough to say that decay is what a head can learn, not what the rotation does by itself.",
+        nearest, count, falling, count));
+    page.table({"first layer, the same word throughout", "largest difference that position makes to a score", format("largest change when both words move by the same amount (up to %zu tokens)", n - 1)}, rows);
     page.say("The last column is the promise of rotary positions, that a score depends on the distance alone, kept up to float32's rounding (angles are products in float32). Without positions there is nothing "
              "to differ. A table that is added to the embedding, sinusoidal or learned, promises no such thing: its scores depend on both places.");
 
@@ -523,8 +543,8 @@ void distance(Page& page, const Subjects& decoders) {
     }
     page.say("**Sinusoidal.** The dot product of two rows of the table:");
     page.picture("sinusoidal", "Dot product of two sinusoidal position vectors by distance", line_chart(dots));
-    page.say(format("It depends on the distance alone (elsewhere in the table it differs by %s at most, rounding in float64), is the same to both sides, and so says how far and not which way; direction comes from the "
-                    "query and key matrices between. The scores above depend on place all the same, because a score also multiplies words with positions.",
+    page.say(format("It depends on the distance alone (elsewhere in the table it differs by %s at most, rounding in float64), is the same to both sides, and so says how far and not which way. The "
+                    "scores above depend on place and direction all the same: the query and key matrices stand between the two rows, and a score also multiplies words with positions.",
         tiny(elsewhere).c_str()));
     page.say("**Learned.** The cosine of any two rows of the trained table:");
     learned_table(page, decoders[LEARNED], "learned");
@@ -537,13 +557,14 @@ void meaning(Page& page, const std::vector<const Subject*>& subjects) {
         {"prince", "man", "woman", "princess"}, {"his", "he", "she", "her"}, {"went", "go", "come", "came"}, {"better", "good", "bad", "worse"}, {"dogs", "dog", "cat", "cats"},
         {"larger", "large", "small", "smaller"}, {"Paris", "France", "Japan", "Tokyo"}, {"Paris", "France", "Italy", "Rome"}, {"Tokyo", "Japan", "France", "Paris"}};
     page.say("## Meaning");
-    page.say("Cosines in the embedding table, before any layer and any position (`./run MODEL --similar`, `--analogy`). Only words that are one token have a row.");
+    page.say("A word's place is one half of what the first layer is told; the other is the word's row of the embedding table, the same wherever it stands. What is in it without any position: cosines of rows "
+             "(`./run MODEL --similar`, `--analogy`). Only words that are one token have a row. The same letters are another token where they go on with a word or begin a text: those are written with a hyphen, -king.");
     for (const Subject* s : subjects) {
         std::vector<Row> rows;
         for (const char* word : words) {
             Row row = {word, ""};
             try {
-                for (const auto& [cosine, id] : neighbours(s->model, s->tokenizer, {word}, {}, shown)) row[1] += (row[1].empty() ? "" : ", ") + s->word(id) + format(" %.2f", cosine);
+                for (const auto& [cosine, id] : neighbours(s->model, s->tokenizer, {word}, {}, shown)) row[1] += (row[1].empty() ? "" : ", ") + s->entry(id) + format(" %.2f", cosine);
             } catch (const Error&) { row[1] = "(not one token)"; }
             rows.push_back(row);
         }
@@ -559,17 +580,18 @@ void meaning(Page& page, const std::vector<const Subject*>& subjects) {
                 size_t rank = 0;
                 for (const auto& [cosine, id] : all) {
                     if (std::find(std::begin(inputs), std::end(inputs), id) != std::end(inputs)) continue;
-                    if (!rank++) row[2] = s->word(id);
+                    if (!rank++) row[2] = s->entry(id);
                     if (id == expected) break;
                 }
                 const int32_t first = all[0].second;
-                row[3] = std::to_string(rank), row[4] = s->word(first);
+                row[3] = std::to_string(rank), row[4] = s->entry(first);
                 asked++, hits += rank == 1, echoes += first == inputs[0] || first == inputs[1] || first == inputs[2];
-            } catch (const Error&) { row[2] = "(not all one token)"; }
-            rows.push_back(row);
+                rows.push_back(row);
+            } catch (const Error&) { continue; } // a word of it is several tokens here
         }
         page.table({"analogy", "expected", "nearest", "place of the expected", "nearest if the question's words count"}, rows);
-        page.say(format("%zu of %zu come out. By custom the question's own words are left out of the answers. Let in, one of them is the nearest %zu times.", hits, asked, echoes));
+        page.say(format("%zu of %zu come out%s. By custom the question's own tokens are left out of the answers. Let in, one of them is the nearest %zu times.", hits, asked,
+            asked < std::size(analogies) ? format(" (%zu more are of words that are several tokens here)", std::size(analogies) - asked).c_str() : "", echoes));
     }
 }
 
@@ -579,6 +601,7 @@ void attention(Page& page, const std::vector<const Subject*>& subjects) {
     page.say("\"" + sentence + "\" Of each model the head that looks most at the word before (`./run models/positions/rotary.bin --attention map.svg -p \"...\"` draws all of them):");
     std::vector<Row> rows;
     std::vector<std::pair<const Subject*, std::string>> pictures;
+    std::map<std::string, double> ratios; // of the weight on the word before to an even spread
     for (const Subject* s : subjects) {
         const Ids ids = s->ids(sentence);
         AttentionMaps maps = attention_maps(s->model, ids, exact());
@@ -595,6 +618,7 @@ void attention(Page& page, const std::vector<const Subject*>& subjects) {
             evenly += 1 / double(s->header().causal ? q + 1 : n) / double(n - 1);
             itself += maps.at(layer, head, q, q) / double(n - 1), first += maps.at(layer, head, q, 0) / double(n - 1);
         }
+        ratios[s->name] = best / evenly;
         rows.push_back({s->name, format("%zu.%zu", layer, head), format("%.2f", best), format("%.2f", evenly), format("%.2f", itself), format("%.2f", first)});
         std::vector<float> map;
         for (size_t q = 0; q < n; q++)
@@ -604,6 +628,9 @@ void attention(Page& page, const std::vector<const Subject*>& subjects) {
         pictures.emplace_back(s, heat_map(format("%s, layer %zu, head %zu", s->name.c_str(), layer, head), map, n, n, 0, std::ceil(*std::max_element(map.begin(), map.end()) * 10) / 10, names, names, "query", "key"));
     }
     page.table({"model", "layer.head", "weight on the word before", "if evenly spread", "on itself", "on the first word"}, rows);
+    page.say(format("The word before gets %.1f times its even share from a head of rotary, %.1f times from one of none, which has to make it out from its mask, and %.1f times from one of masked. masked-none cannot know "
+                    "which word that is: a head weighs words by what they are, and the best of them happens to give %.1f times the even share on this sentence.",
+        ratios["rotary"], ratios["none"], ratios["masked"], ratios["masked-none"]));
     for (const auto& [s, svg] : pictures) page.picture("attention-" + s->name, "Attention of a head of " + s->name, svg);
 }
 
@@ -624,8 +651,9 @@ void own_models(const std::string& models, const std::string& pages) {
         for (const Subject& s : *some) all.push_back(&s);
     Page page(pages, "positions.md");
     page.say("# How a model knows the order of words");
-    page.say("Written by `make positions`, which runs every experiment on this page again; the numbers are the same each time. The models are siblings: the same text, seed and number of steps, and only what tells "
-             "them of order differs ([models/README.md](../models/README.md)). The same questions to models trained by others: [positions-real.md](positions-real.md).");
+    page.say("Written by `make positions`, which runs every experiment on this page again; on a processor with AVX2 the numbers are the same each time. Four decoders differ in what tells them of order and in nothing "
+             "else, neither text nor seed nor number of steps; two smaller encoders, trained longer, likewise ([models/README.md](../models/README.md)). The same questions to models trained by others: "
+             "[positions-real.md](positions-real.md).");
     std::vector<Row> rows;
     const char* schemes[] = {"none", "sinusoidal: a fixed table added to the embedding", "learned: a trained table added to the embedding", "rotary: queries and keys are turned", "linear biases", "relative biases"};
     for (const Subject* s : all)
@@ -665,6 +693,7 @@ int main(int argc, char** argv) {
     try {
         // with AVX2 where there is more too: another set of kernels adds in another order, and the last digits with it
         if (std::string(isa_name()) == "avx512") setenv("LOCUS_ISA", "avx2", 1);
+        if (argc > 3) throw Error("expected at most two arguments: positions [MODELS [PAGES]]");
         const std::string models = argc > 1 ? argv[1] : "models/positions", pages = argc > 2 ? argv[2] : "docs";
         own_models(models, pages);
         real_models(models + "/..", pages);

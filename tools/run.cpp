@@ -27,6 +27,7 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -261,9 +262,13 @@ struct Figures {
     double prompt_seconds = 0, seconds = 0, first_token = -1; // first_token: after start, of the first answer
 
     void print() const {
-        std::fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; ", prompt_tokens, prompt_tokens / std::max(prompt_seconds, 1e-9));
-        std::fprintf(stderr, "generated: %zu tokens, %.1f tokens/s; first token after %.0f ms\n", tokens,
-            tokens ? tokens / std::max(seconds, 1e-9) : 0.0, std::max(first_token, 0.0) * 1e3);
+        const auto rate = [](size_t n, double time) {
+            char text[64];
+            std::snprintf(text, sizeof text, "%zu %s, %.1f tokens/s; ", n, n == 1 ? "token" : "tokens", n ? double(n) / std::max(time, 1e-9) : 0.0);
+            return std::string(text);
+        };
+        std::fprintf(stderr, "prompt: %sgenerated: %sfirst token after %.0f ms\n", rate(prompt_tokens, prompt_seconds).c_str(), rate(tokens, seconds).c_str(),
+            std::max(first_token, 0.0) * 1e3);
     }
 };
 
@@ -356,7 +361,7 @@ struct Program {
         return options.decoder_ids ? *options.decoder_ids : std::vector<int32_t>{int32_t(header().decoder_start)};
     }
     std::string name(int32_t id) const { // a token for people: on one line
-        std::string text = tokenizer().decode({id}, true), out;
+        std::string text = tokenizer().decode({id}, true), out = tokenizer().kind() == TOKENIZER_WORDPIECE && !begins_word(tokenizer(), id) ? "##" : "";
         for (char c : text) out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : std::string(1, c);
         return printable(out);
     }
@@ -377,6 +382,13 @@ public:
         program.need_head();
         if (!program.header().causal)
             throw program.refuse("the model reads in both directions and does not generate: use --embed, --fill or --logits");
+    }
+
+    void encode(const std::vector<int32_t>& source) {
+        const double begin = seconds();
+        session_.encode(source.data(), source.size());
+        figures_.prompt_tokens += source.size();
+        figures_.prompt_seconds += seconds() - begin;
     }
 
     // Reads those of the tokens that the session does not hold, samples an answer, appends it to them and writes it as a line: of ids
@@ -454,7 +466,7 @@ int generate(const Program& program) {
     std::vector<int32_t> ids = program.prompt_ids();
     const std::vector<int32_t> target = program.decoder_ids();
     if (encodes) {
-        session.encode(ids.data(), ids.size());
+        generator.encode(ids);
         ids = target;
     }
     for (size_t i = 0; writer && i < ids.size(); i++) writer->skip(ids[i]);
@@ -680,11 +692,13 @@ struct Moments {
 int moments(const Program& program) {
     constexpr size_t batch = 64, tokens = 4096;
     const Header& h = program.header();
+    program.need_model();
     if (h.n_encoder_layers) throw program.refuse("--moments is not for encoder-decoder models");
     const std::vector<TensorEntry>& tensors = program.model.tensors();
     std::map<std::string, Moments> found; // made here: an observer that threads call should not fail
     for (const TensorEntry& t : tensors)
         if (t.layout == LAYOUT_PANELS && t.type != TYPE_Q4) found.emplace(t.name, t.cols);
+    if (found.empty()) throw program.refuse("every matrix has four bits already: --moments would find nothing");
     SessionOptions with = window_options(program);
     with.observe = [&](uint64_t offset, const float* x, size_t stride, size_t n) {
         for (const TensorEntry& t : tensors)
@@ -692,7 +706,9 @@ int moments(const Program& program) {
     };
     Session session = program.session(with);
     std::istringstream lines(input_text(program.options));
-    size_t left = program.options.n.value_or(tokens);
+    const size_t wanted = program.options.n.value_or(tokens);
+    if (!wanted) throw UsageError("--moments: -n 0 leaves nothing to measure");
+    size_t left = wanted;
     while (left) {
         std::string text;
         if (h.causal ? !std::getline(lines, text, '\0') : !read_line(lines, text)) break; // an encoder's text is a line, as with --embed
@@ -708,7 +724,7 @@ int moments(const Program& program) {
         }
         left -= std::min(left, all);
     }
-    if (left == program.options.n.value_or(tokens)) throw Error("the text has no tokens");
+    if (left == wanted) throw Error("the text has no tokens");
     const std::string& path = program.options.argument;
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
     bool good = file && std::fwrite("LOCUSMOM", 8, 1, file.get()) == 1;
@@ -795,7 +811,9 @@ int embed(const Program& program) {
                 } catch (...) { errors[i] = std::current_exception(); }
         };
         std::vector<std::thread> others;
-        for (size_t i = 1; i < sessions.size(); i++) others.emplace_back(work, std::ref(sessions[i]));
+        try {
+            for (size_t i = 1; i < sessions.size(); i++) others.emplace_back(work, std::ref(sessions[i]));
+        } catch (const std::system_error&) {} // no more to be had: fewer do
         work(sessions[0]);
         for (std::thread& t : others) t.join();
         for (size_t i = 0; i < lines.size(); i++) {

@@ -17,10 +17,13 @@ import signal
 import sys
 import time
 
-import torch
-import torch.nn.functional as F
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch import nn
+try:
+    import torch
+    import torch.nn.functional as F
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from torch import nn
+except ImportError as e:
+    sys.exit(f"train.py: {e}: it needs PyTorch, numpy and Hugging Face's tokenizers (pip install torch numpy tokenizers)")
 
 import convert
 import tokenizer_files
@@ -320,8 +323,8 @@ def train(o):
     export(model, o)
     if valid:
         loss, count = held_out(model, valid, o)
-        size = sum(len(t.encode()) for t in valid_texts.values())
-        print(f"held-out loss {loss:.4f} of {count:,} tokens" + ("" if o.masked else f", {loss * count / math.log(2) / size:.4f} bits per byte"))
+        tokens_per_byte = sum(map(len, valid)) / sum(len(t.encode()) for t in valid_texts.values())
+        print(f"held-out loss {loss:.4f} of {count:,} tokens" + ("" if o.masked else f", {loss / math.log(2) * tokens_per_byte:.4f} bits per byte"))
 
 
 if __name__ == "__main__":
