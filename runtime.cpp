@@ -53,7 +53,7 @@ void fail(const char* format, ...) {
 constexpr size_t TILE = 64;   // the cache grows by so many positions
 constexpr size_t SPAN = 512;  // keys of one softmax; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
 constexpr size_t QUERIES = 36; // queries that attention takes at a time
-constexpr size_t CHUNK = 512; // tokens of a prompt that pass through the layers together
+constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers together
 
 // Bytes of a block of 16 rows and 32 columns (model.h): the scales, for q4 the minima, then the numbers.
 constexpr size_t Q8_HEAD = PANEL * 2, Q8_BYTES = Q8_HEAD + PANEL * BLOCK, Q4_HEAD = PANEL * 4, Q4_BYTES = Q4_HEAD + PANEL * BLOCK / 2;

@@ -314,7 +314,7 @@ TEST_CASE("the scores are the same, bit for bit, however a text is cut and whate
             c.fill();
             const TemporaryFile file(c.bytes());
             const Model model(file.path);
-            const size_t n = CHUNK + 44;
+            const size_t n = std::max(CHUNK, SPAN) + 44; // more than a chunk, and than a span of attention
             const std::vector<int32_t> ids = some_tokens(n, c.h.vocab_size), source = some_tokens(19, c.h.vocab_size);
             auto scores = [&](const std::vector<size_t>& cuts, uint32_t threads) {
                 Session s(model, {uint32_t(n), threads});
