@@ -103,11 +103,17 @@ class Positions(unittest.TestCase):
         analogies = self.rows("analogy")
         self.assertEqual(analogies["king - man + woman"][0], "queen")
 
+    def test_the_end_of_a_word_is_not_taken_for_a_word(self):
+        nearest = {re.match(r"\S+", entry)[0] for row in re.findall(r"^\| king \| (.*) \|$", self.page, re.M) for entry in row.split(", ")}
+        self.assertEqual({word for word in nearest if word.lstrip("-") == "s"}, {"-s"})  # ##s
+
     def test_what_is_missing_is_said(self):
         self.assertIn("minilm.bin is not there", self.done.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.docs, "positions-real.md")))
         empty = os.path.join(self.folder.name, "empty")
         os.mkdir(empty)
+        p = subprocess.run([POSITIONS, self.models, self.docs, "more"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((p.returncode, p.stderr), (1, "positions: expected at most two arguments: positions [MODELS [PAGES]]\n"))
         for models in (empty, "missing"):
             p = subprocess.run([POSITIONS, models, self.docs], capture_output=True, text=True, timeout=60)
             self.assertEqual(p.returncode, 1)

@@ -248,7 +248,7 @@ def main():
     parser.add_argument("--type", default="f16", choices=sorted(TYPES), help="storage in model.bin (f16)")
     for name, value, meaning in (("dim", 384, "width"), ("layers", 6, ""), ("heads", 6, ""), ("hidden", 896, "feed-forward width"), ("vocab", 4096, "tokens"), ("length", 512, "tokens a window"),
                                  ("batch", 32, "windows a step"), ("steps", 1000, "more than before: goes on from where the rate began to fall"), ("seed", 1, "")): parser.add_argument("--" + name, type=int, default=value, help=f"{meaning} ({value})".strip())
-    parser.add_argument("--bfloat16", action="store_true", help="products in bfloat16: faster where the processor has matrix units for it")
+    parser.add_argument("--bfloat16", action="store_true", help="products in bfloat16: twice as fast on some processors that know it, slower on others")
     parser.add_argument("--rate", type=float, default=0.003, help="highest learning rate (0.003)")
     o = parser.parse_args()
     try:
