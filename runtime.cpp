@@ -833,20 +833,21 @@ private:
 
 // Zeroed, aligned to 64 bytes; pages that are never written cost nothing.
 template <class T> class Buffer {
+    struct Free { void operator()(char* p) const { free(p); } };
+
 public:
     void resize(size_t n) { // contents are lost when it grows
         if (n <= size_) return;
         if (n > (SIZE_MAX - 64) / sizeof(T)) throw std::bad_alloc();
-        memory_.reset(static_cast<char*>(calloc(n * sizeof(T) + 64, 1)));
-        if (!memory_) throw std::bad_alloc();
-        size_ = n;
+        std::unique_ptr<char, Free> larger(static_cast<char*>(calloc(n * sizeof(T) + 64, 1)));
+        if (!larger) throw std::bad_alloc(); // and this stays as it was
+        memory_ = std::move(larger), size_ = n;
         data_ = reinterpret_cast<T*>(memory_.get() + (64 - reinterpret_cast<uintptr_t>(memory_.get()) % 64) % 64);
     }
     T* data() const { return data_; }
     size_t size() const { return size_; }
 
 private:
-    struct Free { void operator()(char* p) const { free(p); } };
     std::unique_ptr<char, Free> memory_;
     T* data_ = nullptr;
     size_t size_ = 0;

@@ -659,6 +659,16 @@ TEST_CASE("two sessions on one model run in two threads") {
     CHECK(results[0] == results[1]);
 }
 
+TEST_CASE("a buffer that cannot grow keeps what it has") {
+    Buffer<float> b;
+    b.resize(1 << 20); // so large that freed memory is gone
+    b.data()[7] = 3;
+    volatile size_t too_many = SIZE_MAX / 16;
+    CHECK_THROWS_AS(b.resize(too_many), std::bad_alloc);
+    CHECK(b.size() == 1 << 20);
+    CHECK(b.data()[7] == 3);
+}
+
 TEST_CASE("a team of threads does each item of each step once, and a step after the one before") {
     Team team(3);
     for (size_t round = 0; round < 200; round++) {
