@@ -278,11 +278,12 @@ void check_header(const Header& h, const char* path) {
     in("v_head_dim", h.v_head_dim, 1, 8192);
     in("hidden_dim", h.hidden_dim, 1, WIDE);
     in("context", h.context, 1, 1 << 28);
-    in("causal", h.causal, h.n_encoder_layers ? 1 : 0, 1); // the decoder of an encoder-decoder is
+    const bool crossed = h.n_encoder_layers; // attention to a source text too: after causal attention, with one norm, from the residual stream, not latent
+    in("causal", h.causal, crossed, 1);
     in("norm", h.norm, 0, NORM_RMS);
     real("norm_eps", h.norm_eps, 0, 1);
-    in("norm_place", h.norm_place, 0, NORM_OUTPUT);
-    in("parallel", h.parallel, 0, PARALLEL_ONE_NORM);
+    in("norm_place", h.norm_place, 0, crossed ? NORM_POST : NORM_OUTPUT);
+    in("parallel", h.parallel, 0, crossed ? PARALLEL_NO : PARALLEL_ONE_NORM);
     if (h.parallel && h.norm_place != NORM_PRE) fail("%.300s: header field parallel is %u, expected 0 unless norm_place is %u", path, h.parallel, NORM_PRE);
     in("activation", h.activation, 0, ACT_GELU_SIGMOID);
     in("qk_norm", h.qk_norm, 0, QK_FULL);
@@ -321,7 +322,7 @@ void check_header(const Header& h, const char* path) {
         if (h.n_experts % h.n_groups) fail("%.300s: header field n_experts is %u, expected a multiple of n_groups = %u", path, h.n_experts, h.n_groups);
         in("n_experts_used", h.n_experts_used, 1, h.n_experts / h.n_groups * h.n_groups_used);
     }
-    in("kv_lora_rank", h.kv_lora_rank, 0, WIDE);
+    in("kv_lora_rank", h.kv_lora_rank, 0, crossed ? 0 : WIDE);
     real("latent_norm_eps", h.latent_norm_eps, 0, 1);
     in("q_lora_rank", h.q_lora_rank, 0, h.kv_lora_rank ? WIDE : 0);
     for (const Rope& r : h.rope) {
@@ -561,7 +562,8 @@ void load_tensors(Model::Weights& w, const char* path) {
             const LayerHeader& lh = w.layer_headers[begin + i];
             const bool rotary = h.positions == POSITIONS_ROTARY;
             const uint32_t ropes = !rotary ? 0 : h.rope[1].dim ? 2 : 1;
-            if (lh.kind > LAYER_SSRU || (lh.kind == LAYER_SSRU && !causal) || lh.experts > (h.n_experts ? 1u : 0u) || lh.skip_attn_norm > 1 || lh.window > 1 << 28 ||
+            const bool attends = lh.kind == LAYER_ATTENTION, recurs = lh.kind == LAYER_SSRU && causal && !lh.window;
+            if ((!attends && !recurs) || lh.experts > (h.n_experts ? 1u : 0u) || lh.skip_attn_norm > (h.norm_place == NORM_POST ? 0u : 1u) || lh.window > 1 << 28 ||
                 (lh.rope != NO_ROPE && lh.rope >= ropes) || (h.kv_lora_rank && lh.rope != 0) || !(std::abs(lh.attn_scale) <= 1e6f))
                 fail("%.300s: layer %u's header (kind %u, rope %u, window %u, experts %u, skip_attn_norm %u, attn_scale %g) does not fit the model's", path, begin + i,
                      lh.kind, lh.rope, lh.window, lh.experts, lh.skip_attn_norm, double(lh.attn_scale));
@@ -1562,13 +1564,13 @@ void Session::State::layers(const Pass& p, Worker& me) {
         each_row(p.n, me, [&](size_t t) {
             if (h.parallel == PARALLEL_TWO_NORMS) enter(t, l.ffn_norm);
             leave(t, l.attn_norm, l.attn_post_norm);
-            if (crossed || !h.parallel) enter(t, crossed ? l.cross_norm : l.ffn_norm);
+            if (!h.parallel) enter(t, crossed ? l.cross_norm : l.ffn_norm);
         });
         if (crossed) {
             cross_attention(p, l, cross[i], me);
             each_row(p.n, me, [&](size_t t) {
                 leave(t, l.cross_norm, {});
-                if (!h.parallel) enter(t, l.ffn_norm);
+                enter(t, l.ffn_norm);
             });
         }
         if (l.h.experts) experts(l, p.n, me);
