@@ -223,7 +223,7 @@ class File {
 public:
     explicit File(const std::string& path) {
         const char* p = path.c_str();
-        int fd = open(p, O_RDONLY | O_CLOEXEC);
+        const int fd = open(p, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe's would wait for who writes
         if (fd < 0) fail("%.300s: %s", p, strerror(errno));
         struct stat info;
         if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {

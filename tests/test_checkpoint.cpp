@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <functional>
+#include <sys/stat.h>
 
 using namespace locus;
 
@@ -65,6 +66,12 @@ const std::function<std::vector<uint8_t>()> smalls[] = {
 TEST_CASE("what is not a checkpoint is named") {
     CHECK(error_of_path("/no/such/file.bin") == "/no/such/file.bin: No such file or directory");
     CHECK(error_of_path("/tmp") == "/tmp: not a regular file, expected a checkpoint");
+    { // a pipe that nobody writes to
+        const TemporaryFile pipe({});
+        remove(pipe.path.c_str());
+        REQUIRE(mkfifo(pipe.path.c_str(), 0600) == 0);
+        CHECK(error_of_path(pipe.path) == pipe.path + ": not a regular file, expected a checkpoint");
+    }
     CHECK(error_of({}) == "not a Locus checkpoint (the file is empty)");
     CHECK(error_of(text("Once upon a time there was a text file.")) == "not a Locus checkpoint");
     CHECK(error_of(text("GGUF\x03")).find("a GGUF file, convert it first: python3 tools/convert.py ") == 0);
