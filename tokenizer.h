@@ -333,6 +333,12 @@ inline Tokenizer::Tokenizer(const uint8_t* data, size_t bytes) : data_(data), by
     }
 }
 
+inline int byte_named(std::string_view t) { // <0x00> to <0xFF>, -1: none of them
+    const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+    if (t.size() != 6 || t.substr(0, 3) != "<0x" || t[5] != '>' || digit(t[3]) < 0 || digit(t[4]) < 0) return -1;
+    return digit(t[3]) * 16 + digit(t[4]);
+}
+
 inline void Tokenizer::read_texts() {
     const uint32_t n = h_.n_tokens;
     if (u32(h_.text_offsets, 0)) tokenizer_error("the first text does not start at 0");
@@ -350,10 +356,9 @@ inline void Tokenizer::read_texts() {
         if ((type & 15) > TOKEN_UNUSED || type & ~(15 | TOKEN_LSTRIP | TOKEN_RSTRIP)) tokenizer_error("token " + std::to_string(id) + " has type " + std::to_string(type));
         const std::string_view t = text(id);
         if ((type & 15) == TOKEN_BYTE) {
-            const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
-            if (t.size() != 6 || t.substr(0, 3) != "<0x" || digit(t[3]) < 0 || digit(t[4]) < 0 || t[5] != '>')
-                tokenizer_error("token " + std::to_string(id) + " is a byte named '" + std::string(t.substr(0, 16)) + "', expected <0x00> to <0xFF>");
-            byte_ids_[digit(t[3]) * 16 + digit(t[4])] = int32_t(id);
+            const int byte = byte_named(t);
+            if (byte < 0) tokenizer_error("token " + std::to_string(id) + " is a byte named '" + std::string(t.substr(0, 16)) + "', expected <0x00> to <0xFF>");
+            byte_ids_[byte] = int32_t(id);
         }
         if (h_.kind == TOKENIZER_UNIGRAM) {
             const float s = score(id);
@@ -464,7 +469,7 @@ inline int32_t Tokenizer::find(std::string_view t) const {
 inline std::string Tokenizer::bytes(int32_t id) const {
     if (id < 0 || uint32_t(id) >= h_.n_tokens) throw Error("token " + std::to_string(id) + " is not in a vocabulary of " + std::to_string(h_.n_tokens));
     const std::string_view t = text(size_t(id));
-    if (type(id) == TOKEN_BYTE) return std::string(1, char(std::find(std::begin(byte_ids_), std::end(byte_ids_), id) - byte_ids_));
+    if (type(id) == TOKEN_BYTE) return std::string(1, char(byte_named(t)));
     if (type(id) == TOKEN_CONTROL || h_.kind == TOKENIZER_BYTE_BPE) return std::string(t);
     if (h_.kind == TOKENIZER_WORDPIECE) return std::string(t.size() > 2 && t.substr(0, 2) == "##" ? t.substr(2) : t);
     std::string out;
