@@ -1611,18 +1611,21 @@ inline uint16_t unicode::class_of(uint32_t c) {
     return *(std::upper_bound(std::begin(CLASSES), std::end(CLASSES), c << 11 | 2047) - 1) & 2047;
 }
 
+// The last of a table's runs, `width` numbers each, that starts at c or before.
+template <size_t N> const int32_t* run_of(const int32_t (&table)[N], size_t width, uint32_t c) {
+    size_t from = 0, to = N / width;
+    while (to - from > 1) (uint32_t(table[width * ((from + to) / 2)]) <= c ? from : to) = (from + to) / 2;
+    return table + width * from;
+}
+
 inline uint32_t unicode::lower(uint32_t c) {
-    size_t from = 0, to = std::size(LOWER) / 4; // the last run that starts at c or before
-    while (to - from > 1) (uint32_t(LOWER[4 * ((from + to) / 2)]) <= c ? from : to) = (from + to) / 2;
-    const int32_t* run = LOWER + 4 * from;
+    const int32_t* run = run_of(LOWER, 4, c);
     return c >= uint32_t(run[0]) && c <= uint32_t(run[1]) && (c - uint32_t(run[0])) % uint32_t(run[2]) == 0 ? c + uint32_t(run[3]) : c;
 }
 
 // Canonical combining class: how a mark is placed. Marks of different classes may stand in any order.
 inline uint32_t unicode::combining_class(uint32_t c) {
-    size_t from = 0, to = std::size(COMBINING) / 2;
-    while (to - from > 1) (uint32_t(COMBINING[2 * ((from + to) / 2)]) <= c ? from : to) = (from + to) / 2;
-    return uint32_t(COMBINING[2 * from + 1]);
+    return uint32_t(run_of(COMBINING, 2, c)[1]);
 }
 
 inline unicode::Normalizer::Normalizer() {
