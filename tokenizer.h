@@ -192,7 +192,7 @@ private:
         uint64_t begin, end;
         const char* name;
     };
-    void check_array(std::vector<Part>& parts, const char* name, uint32_t offset, uint64_t count, uint64_t width) const;
+    void check_array(std::vector<Part>& parts, const char* name, uint32_t& offset, uint64_t count, uint64_t width) const;
     std::vector<int32_t> ids(const char* name, uint32_t offset, uint32_t count) const;
     void read_texts();
     void read_merges();
@@ -266,8 +266,8 @@ inline const char* Tokenizer::kind_name() const {
     return names[h_.kind];
 }
 
-inline void Tokenizer::check_array(std::vector<Part>& parts, const char* name, uint32_t offset, uint64_t count, uint64_t width) const {
-    if (!count) return;
+inline void Tokenizer::check_array(std::vector<Part>& parts, const char* name, uint32_t& offset, uint64_t count, uint64_t width) const {
+    if (!count) return void(offset = 0); // no address is made from what nothing bounds
     if (offset % 4 || offset < sizeof h_ || offset > bytes_ || count > (bytes_ - offset) / width)
         tokenizer_error(std::string(name) + ": " + std::to_string(count) + " of " + std::to_string(width) + " bytes at " + std::to_string(offset) + " do not fit in a section of " + std::to_string(bytes_) + " bytes");
     parts.push_back({offset, offset + count * width, name});
@@ -312,7 +312,6 @@ inline Tokenizer::Tokenizer(const uint8_t* data, size_t bytes) : data_(data), by
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
     for (size_t i = 1; i < parts.size(); ++i)
         if (parts[i].begin < parts[i - 1].end) tokenizer_error(std::string(parts[i - 1].name) + " and " + parts[i].name + " overlap at byte " + std::to_string(parts[i].begin));
-    if (!h_.chat_template_bytes) h_.chat_template = 0;
     ends_ = ids("ends", h_.ends, h_.n_ends);
     prefix_ = ids("prefix", h_.prefix, h_.n_prefix);
     suffix_ = ids("suffix", h_.suffix, h_.n_suffix);
