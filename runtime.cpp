@@ -1325,10 +1325,11 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
         const size_t first = splits > 1 ? split : size_t(from / span - first_span), last = splits > 1 ? split : size_t((to - 1) / span - first_span);
         for (size_t i = first; i <= last; i++) {
             const int64_t begin = std::max((first_span + int64_t(i)) * span, from / int64_t(TILE) * int64_t(TILE)), stop = std::min((first_span + int64_t(i) + 1) * span, to);
-            k.attention(a, begin, stop);
+            if (begin < stop) k.attention(a, begin, stop);
             for (size_t r = 0; r < a.rows; r++) {
                 float *sum = part(split, (t0 + r / group) * h.n_heads + kv * group + r % group), *from_span = s.out.data() + r * width;
-                if (i == first) memcpy(sum, from_span, width * 4);
+                if (begin >= stop) std::fill_n(sum, width, 0.f), sum[padded] = -INFINITY; // this tile sees none of the split's keys
+                else if (i == first) memcpy(sum, from_span, width * 4);
                 else join(sum, from_span, padded);
             }
         }
