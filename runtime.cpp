@@ -393,7 +393,6 @@ struct Model::Weights {
     bool exact = false;            // some matrix is f32, so keys and values are too
     uint64_t all_bytes = 0;        // of all matrices: how much work a token is
     size_t attn_width = 0, qkv_width = 0, ff_width = 0; // the widest rows that a layer's matrices make: attention's result, its projections, feed-forward's inside
-    bool latent = false;           // some layer has latent attention
 };
 
 uint64_t matrix_bytes(Type type, uint64_t rows, uint64_t cols) {
@@ -572,7 +571,6 @@ void load_tensors(Model::Weights& w, const char* path) {
             w.attn_width = std::max<size_t>({w.attn_width, l.attn.out.cols, l.cross.out.cols});
             w.qkv_width = std::max<size_t>({w.qkv_width, l.attn.qkv.rows, size_t(l.attn.q_b.rows) + l.attn.kv_a.rows, l.ssru.rows, l.cross.qkv.rows, l.cross.kv_a.rows});
             w.ff_width = std::max<size_t>({w.ff_width, l.ffn.up.rows, l.experts.up.rows, l.shared.up.rows});
-            w.latent |= l.attn.k_b.data != nullptr;
         }
         if (h.final_norm) s.final_norm = d.norm(prefix == "layers." ? "final_norm" : "encoder.final_norm", h.dim, h.norm_bias);
         if (h.positions == POSITIONS_RELATIVE) s.relative_bias = d.plain(prefix == "layers." ? "relative_bias" : "encoder.relative_bias", h.n_heads, h.relative_buckets);
@@ -872,17 +870,27 @@ struct Activations {
     float* row(size_t i) { return f.data() + i * width; }
 };
 
+// What attention's queries meet: of each key/value head a key and a value for each position. Latent attention (DeepSeek-V2, 2.1) has one
+// key for all heads, a compressed vector and a rotary part, and the compressed vector is the value.
+struct KeyValueShape {
+    bool latent;
+    size_t heads, key_dim, value_dim, padded; // padded: value_dim in whole panels
+    explicit KeyValueShape(const Header& h)
+        : latent(h.kv_lora_rank), heads(latent ? 1 : h.n_kv_heads), key_dim(latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim),
+          value_dim(latent ? h.kv_lora_rank : h.v_head_dim), padded(round_up(value_dim, PANEL)) {}
+};
+
 struct LayerCache {
     Buffer<uint8_t> keys, values; // in the panels that AttentionTile describes, a key/value head after the other
     Buffer<float> cells;          // SSRU [context, dim]
     Type type = TYPE_F32;         // of keys and values
     size_t capacity = 0;          // positions, a multiple of TILE
     size_t element() const { return type == TYPE_F16 ? 2 : 4; }
-    void resize(size_t positions, const Header& h) {
-        capacity = std::max(capacity, round_up(positions, TILE));
-        const size_t kv_heads = h.kv_lora_rank ? 1 : h.n_kv_heads;
-        keys.resize(capacity * kv_heads * (h.kv_lora_rank ? h.kv_lora_rank + h.rope[0].dim : h.head_dim) * element());
-        if (!h.kv_lora_rank) values.resize(capacity * kv_heads * round_up(h.v_head_dim, PANEL) * element());
+    void resize(size_t positions, const KeyValueShape& kv) {
+        const size_t n = std::max(capacity, round_up(positions, TILE));
+        keys.resize(n * kv.heads * kv.key_dim * element());
+        if (!kv.latent) values.resize(n * kv.heads * kv.padded * element());
+        capacity = n;
     }
 };
 
@@ -1014,6 +1022,7 @@ struct Session::State {
 
     const Model::Weights& w;
     const Header h;
+    const KeyValueShape kv;
     const Kernels& k;
     const decltype(SessionOptions::observe) observe;
     const decltype(SessionOptions::attention) watch;
@@ -1069,7 +1078,7 @@ private:
     void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me);
     void show_attention(const AttentionTile& a, size_t row, size_t layer, size_t head, std::vector<float>& weights);
     void attention_out(const Attention& a, size_t n, Worker& me);
-    void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me);
+    void remember(LayerCache& c, size_t position, const float* keys, const float* values, Worker& me);
     void remember_source(const Layer& l, LayerCache& c, size_t n, Worker& me);
     void multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, Worker& me);
     void ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
@@ -1107,7 +1116,7 @@ private:
 };
 
 Session::State::State(const Model& model, SessionOptions options)
-    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), k(w.kernels ? *w.kernels : scalar::kernels),
+    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), kv(h), k(w.kernels ? *w.kernels : scalar::kernels),
       observe(options.observe), watch(options.attention), team([&] {
           const uint32_t most = processors().usable;
           return options.threads ? std::min(options.threads, most) : default_threads();
@@ -1131,8 +1140,8 @@ Session::State::State(const Model& model, SessionOptions options)
         for (size_t i = 0; i < h.n_layers; i++) {
             const LayerHeader& l = w.decoder.layers[i].h;
             if (l.kind == LAYER_SSRU) cache[i].cells.resize(context * h.dim);
-            else if (l.window) cache[i].resize(std::min(context, l.window + CHUNK + TILE), h); // a chunk, and the window before its first token
-            else cache[i].resize(context, h);
+            else if (l.window) cache[i].resize(std::min(context, l.window + CHUNK + TILE), kv); // a chunk, and the window before its first token
+            else cache[i].resize(context, kv);
         }
     }
     for (int e = 0; e < 2; e++) {
@@ -1159,22 +1168,21 @@ void Session::State::check_tokens(const int32_t* tokens, size_t n, size_t start)
 
 // Room for n rows that attend to so many keys.
 void Session::State::reserve(size_t n, size_t keys) {
-    const size_t latent = w.latent ? h.kv_lora_rank + h.rope[0].dim : 0, kv_heads = latent ? 1 : h.n_kv_heads;
     x.resize(n, h.dim), normed.resize(n, h.dim), attn.resize(n, w.attn_width), ff.resize(n, w.ff_width), head_in.resize(n, std::max(h.dim, h.embed_dim));
     qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim)), hidden.resize(n * h.dim);
-    if (latent) {
-        q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, h.kv_lora_rank);
-        q_latent.resize(n * h.n_heads * latent);
+    if (kv.latent) {
+        q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, kv.value_dim);
+        q_latent.resize(n * h.n_heads * kv.key_dim);
     }
     if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim), routed.resize(2 * n * h.n_experts_used + h.n_experts + 1);
     for (Scratch& s : scratch) s.choice.resize(h.n_experts), s.places.resize(h.n_experts);
     for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
     if (!w.attn_width) return;
-    const size_t rows = std::max<size_t>(h.n_heads / kv_heads, QUERIES), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
-    const size_t part = round_up(value_dim, PANEL) + 2, queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
+    const size_t rows = std::max<size_t>(h.n_heads / kv.heads, QUERIES), part = kv.padded + 2;
+    const size_t queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
     parts.resize(part * std::max(queries, split_queries * (keys / SPAN + 2)));
     for (Scratch& s : scratch) {
-        s.q.resize(rows * key_dim), s.scores.resize(rows * SPAN), s.out.resize(rows * part), s.half.resize(std::max(key_dim, value_dim));
+        s.q.resize(rows * kv.key_dim), s.scores.resize(rows * SPAN), s.out.resize(rows * part), s.half.resize(std::max(kv.key_dim, kv.value_dim));
         if (watch) s.weights.resize(keys);
         s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows);
     }
@@ -1223,26 +1231,24 @@ void Session::State::embed(const Pass& p, Worker& me) {
 
 // ---- attention --------------------------------------------------------------------------------------------------------------
 
-// Writes one position's key and value of one head into the cache's panels.
-void Session::State::remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me) {
-    const size_t slot = position % c.capacity, key_at = head * c.capacity * key_dim + slot / PANEL * key_dim * PANEL + slot % PANEL;
-    const size_t value_at = head * c.capacity * round_up(value_dim, PANEL) + slot * PANEL, panel = c.capacity * PANEL;
+// Writes one position's keys and values, a head after the other, into the cache's panels.
+void Session::State::remember(LayerCache& c, size_t position, const float* keys, const float* values, Worker& me) {
+    const size_t slot = position % c.capacity;
     auto scatter = [&](const auto* from, auto* to, size_t n, auto place) {
         for (size_t i = 0; i < n; i++) to[place(i)] = from[i];
     };
-    auto key_place = [&](size_t i) { return key_at + i * PANEL; };
-    auto value_place = [&](size_t i) { return value_at + i / PANEL * panel + i % PANEL; };
-    if (c.type == TYPE_F32) {
-        scatter(key, reinterpret_cast<float*>(c.keys.data()), key_dim, key_place);
-        scatter(value, reinterpret_cast<float*>(c.values.data()), value ? value_dim : 0, value_place);
-        return;
+    auto write = [&](const float* from, size_t n, Buffer<uint8_t>& to, auto place) {
+        if (c.type == TYPE_F32) return scatter(from, reinterpret_cast<float*>(to.data()), n, place);
+        uint16_t* half = scratch[me.id].half.data();
+        k.to_half(from, n, half);
+        scatter(half, reinterpret_cast<uint16_t*>(to.data()), n, place);
+    };
+    for (size_t head = 0; head < kv.heads; head++) {
+        const size_t key_at = (head * c.capacity + slot / PANEL * PANEL) * kv.key_dim + slot % PANEL, value_at = head * c.capacity * kv.padded + slot * PANEL;
+        write(keys + head * kv.key_dim, kv.key_dim, c.keys, [&](size_t i) { return key_at + i * PANEL; });
+        if (kv.latent) continue;
+        write(values + head * kv.value_dim, kv.value_dim, c.values, [&](size_t i) { return value_at + i / PANEL * PANEL * c.capacity + i % PANEL; });
     }
-    uint16_t* half = scratch[me.id].half.data();
-    k.to_half(key, key_dim, half);
-    scatter(half, reinterpret_cast<uint16_t*>(c.keys.data()), key_dim, key_place);
-    if (!value) return;
-    k.to_half(value, value_dim, half);
-    scatter(half, reinterpret_cast<uint16_t*>(c.values.data()), value_dim, value_place);
 }
 
 // Joins two parts of one query's softmax (Dao et al. 2022, 3.1): sums of n values, the largest score, the sum of exponentials.
@@ -1280,15 +1286,14 @@ void Session::State::show_attention(const AttentionTile& tile, size_t row, size_
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
 // The work is cut by head and tile of queries, and where these are few, by spans of keys.
 void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me) {
-    const bool latent = h.kv_lora_rank && !is_cross, causal = p.stack.causal && !is_cross;
-    const size_t kv_heads = latent ? 1 : h.n_kv_heads, group = h.n_heads / kv_heads;
-    const size_t key_dim = latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim, value_dim = latent ? h.kv_lora_rank : h.v_head_dim, padded = round_up(value_dim, PANEL);
+    const bool causal = p.stack.causal && !is_cross;
+    const size_t group = h.n_heads / kv.heads, key_dim = kv.key_dim, padded = kv.padded;
     const size_t per_tile = std::max<size_t>(1, QUERIES / group), tiles = (p.n + per_tile - 1) / per_tile;
     const int64_t window = is_cross ? 0 : l.h.window, end = int64_t(is_cross ? source_length : p.start + p.n), span = SPAN;
     auto first_key = [&](int64_t position) { return window ? std::max<int64_t>(0, causal ? position - window + 1 : position - window / 2) : 0; };
     auto last_key = [&](int64_t position) { return causal ? position : window ? std::min(end - 1, position + window / 2) : end - 1; };
     const int64_t first_span = first_key(int64_t(p.start)) / span;
-    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv_heads * tiles < 4 * me.threads() ? spans : 1;
+    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv.heads * tiles < 4 * me.threads() ? spans : 1;
     const std::vector<float>& by_distance = relative[&p.stack == &w.decoder];
     const bool biased = !by_distance.empty() && !is_cross, sloped = !slopes.empty() && !is_cross;
     const size_t width = padded + 2; // of a part: values, largest score, sum
@@ -1297,15 +1302,15 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
         float* sum = part(0, row);
         for (size_t i = 1; i < splits; i++) join(sum, part(i, row), padded);
         float* to = out + row / h.n_heads * token_stride + row % h.n_heads * head_stride;
-        for (size_t i = 0; i < value_dim; i++) to[i] = sum[i] / sum[padded + 1];
+        for (size_t i = 0; i < kv.value_dim; i++) to[i] = sum[i] / sum[padded + 1];
     };
     Scratch& s = scratch[me.id];
-    me.share(kv_heads * tiles * splits, [&](size_t item) {
-        const size_t kv = item % kv_heads, split = item / kv_heads % splits, t0 = item / kv_heads / splits * per_tile, t1 = std::min(p.n, t0 + per_tile);
+    me.share(kv.heads * tiles * splits, [&](size_t item) {
+        const size_t kv_head = item % kv.heads, split = item / kv.heads % splits, t0 = item / kv.heads / splits * per_tile, t1 = std::min(p.n, t0 + per_tile);
         AttentionTile a = {};
         for (size_t t = t0; t < t1; t++)
             for (size_t g = 0; g < group; g++) {
-                const size_t head = kv * group + g, r = a.rows++;
+                const size_t head = kv_head * group + g, r = a.rows++;
                 const int64_t position = int64_t(p.start + t);
                 k.scale_add(queries + t * q_stride + head * key_dim, l.h.attn_scale, nullptr, key_dim, s.q.data() + r * key_dim);
                 s.position[r] = position, s.first[r] = first_key(position), s.last[r] = last_key(position);
@@ -1313,27 +1318,27 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
                 if (sloped) s.slope[r] = slopes[head];
             }
         a.type = c.type;
-        a.keys = c.keys.data() + kv * c.capacity * key_dim * c.element();
-        a.values = latent ? nullptr : c.values.data() + kv * c.capacity * padded * c.element();
-        a.capacity = c.capacity, a.key_dim = uint32_t(key_dim), a.value_dim = uint32_t(value_dim);
+        a.keys = c.keys.data() + kv_head * c.capacity * key_dim * c.element();
+        a.values = kv.latent ? nullptr : c.values.data() + kv_head * c.capacity * padded * c.element();
+        a.capacity = c.capacity, a.key_dim = uint32_t(key_dim), a.value_dim = uint32_t(kv.value_dim);
         a.q = s.q.data(), a.scores = s.scores.data(), a.out = s.out.data(), a.softcap = h.attn_softcap;
         a.first = s.first.data(), a.last = s.last.data(), a.position = s.position.data();
         a.bias = biased ? s.bias.data() : nullptr, a.slope = sloped ? s.slope.data() : nullptr, a.slope_bf16 = h.alibi_bf16;
         if (watch && !is_cross && !split)
-            for (size_t r = 0; r < a.rows; r++) show_attention(a, r, size_t(&l - p.stack.layers.data()) + (&p.stack == &w.decoder) * h.n_encoder_layers, kv * group + r % group, s.weights);
+            for (size_t r = 0; r < a.rows; r++) show_attention(a, r, size_t(&l - p.stack.layers.data()) + (&p.stack == &w.decoder) * h.n_encoder_layers, kv_head * group + r % group, s.weights);
         const int64_t from = first_key(int64_t(p.start + t0)), to = last_key(int64_t(p.start + t1 - 1)) + 1; // they grow with the position
         const size_t first = splits > 1 ? split : size_t(from / span - first_span), last = splits > 1 ? split : size_t((to - 1) / span - first_span);
         for (size_t i = first; i <= last; i++) {
             const int64_t begin = std::max((first_span + int64_t(i)) * span, from / int64_t(TILE) * int64_t(TILE)), stop = std::min((first_span + int64_t(i) + 1) * span, to);
             if (begin < stop) k.attention(a, begin, stop);
             for (size_t r = 0; r < a.rows; r++) {
-                float *sum = part(split, (t0 + r / group) * h.n_heads + kv * group + r % group), *from_span = s.out.data() + r * width;
+                float *sum = part(split, (t0 + r / group) * h.n_heads + kv_head * group + r % group), *from_span = s.out.data() + r * width;
                 if (begin >= stop) std::fill_n(sum, width, 0.f), sum[padded] = -INFINITY; // this tile sees none of the split's keys
                 else if (i == first) memcpy(sum, from_span, width * 4);
                 else join(sum, from_span, padded);
             }
         }
-        for (size_t r = 0; splits == 1 && r < a.rows; r++) finish((t0 + r / group) * h.n_heads + kv * group + r % group);
+        for (size_t r = 0; splits == 1 && r < a.rows; r++) finish((t0 + r / group) * h.n_heads + kv_head * group + r % group);
     });
     if (splits > 1) each_row(p.n * h.n_heads, me, finish);
 }
@@ -1348,7 +1353,7 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Wor
     const size_t q_rows = size_t(h.n_heads) * h.head_dim, k_rows = size_t(h.n_kv_heads) * h.head_dim, width = a.qkv.rows;
     matmul(a.qkv, normed, p.n, qkv.data(), width, a.qkv_bias, me);
     each_row(p.n, me, [&](size_t t) {
-        float *qs = qkv.data() + t * width, *ks = qs + q_rows, *vs = ks + k_rows;
+        float *qs = qkv.data() + t * width, *ks = qs + q_rows;
         auto qk_norm = [&](float* heads, size_t n, const NormWeights& nw) {
             const size_t part = h.qk_norm == QK_FULL ? n : h.head_dim;
             for (size_t i = 0; i < n; i += part)
@@ -1357,7 +1362,7 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Wor
         if (h.qk_norm) qk_norm(qs, q_rows, a.q_norm), qk_norm(ks, k_rows, a.k_norm);
         const uint32_t rope = h.positions != POSITIONS_ROTARY ? NO_ROPE : w.h.positions == POSITIONS_ROTARY ? l.h.rope : 0;
         for (size_t i = 0; rope != NO_ROPE && i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[rope].data() + t * h.rope[rope].dim, h.rope[rope]);
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
+        remember(c, p.start + t, ks, ks + k_rows, me);
     });
     attend(p, l, c, qkv.data(), width, false, attn.f.data(), attn.width, h.v_head_dim, me);
     attention_out(a, p.n, me);
@@ -1373,7 +1378,7 @@ void Session::State::multiply_heads(const Matrix& first, Activations& in, size_t
 void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
     const Attention& a = l.attn;
     const Rope& r = h.rope[0];
-    const size_t rank = h.kv_lora_rank, key_dim = rank + r.dim, plain = h.head_dim - r.dim, q_width = size_t(h.n_heads) * h.head_dim;
+    const size_t rank = kv.value_dim, key_dim = kv.key_dim, plain = h.head_dim - r.dim, q_width = size_t(h.n_heads) * h.head_dim;
     float *qs = qkv.data(), *keys = qs + p.n * q_width;
     matmul(a.kv_a, normed, p.n, keys, key_dim, nullptr, me);
     if (h.q_lora_rank) {
@@ -1385,15 +1390,16 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
     }
     matmul(a.q_b, h.q_lora_rank ? q_compressed : normed, p.n, qs, q_width, nullptr, me);
     each_row(p.n, me, [&](size_t t) {
-        const float* cs = cos_sin[0].data() + t * r.dim;
+        auto turn = [&](float* head) {
+            if (h.positions == POSITIONS_ROTARY) rotate(head, cos_sin[0].data() + t * r.dim, r);
+        };
         float* key = keys + t * key_dim;
         k.norm(key, rank, NORM_RMS, h.latent_norm_eps, a.kv_a_norm, key);
-        const bool rotary = h.positions == POSITIONS_ROTARY;
-        if (rotary) rotate(key + rank, cs, r);
-        remember(c, 0, p.start + t, key, key_dim, nullptr, 0, me);
+        turn(key + rank);
+        remember(c, p.start + t, key, nullptr, me);
         for (size_t i = 0; i < h.n_heads; i++) {
             float* query = qs + (t * h.n_heads + i) * h.head_dim;
-            if (rotary) rotate(query + plain, cs, r);
+            turn(query + plain);
             memcpy(q_latent.data() + (t * h.n_heads + i) * key_dim + rank, query + plain, r.dim * 4);
             memcpy(q_plain.row(i * p.n + t), query, plain * 4);
             ready(q_plain, i * p.n + t, plain);
@@ -1411,8 +1417,8 @@ void Session::State::remember_source(const Layer& l, LayerCache& c, size_t n, Wo
     const size_t k_rows = size_t(h.n_kv_heads) * h.head_dim, width = l.cross.kv_a.rows;
     matmul(l.cross.kv_a, normed, n, qkv.data(), width, l.cross_kv_bias, me);
     each_row(n, me, [&](size_t t) {
-        const float *ks = qkv.data() + t * width, *vs = ks + k_rows;
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
+        const float* ks = qkv.data() + t * width;
+        remember(c, t, ks, ks + k_rows, me);
     });
 }
 
@@ -1560,7 +1566,7 @@ void Session::State::layers(const Pass& p, Worker& me) {
         LayerCache& c = p.stack.causal ? cache[i] : scratch_cache;
         const bool crossed = l.cross.qkv.data;
         if (l.h.kind == LAYER_SSRU) ssru(p, l, c, me);
-        else if (h.kv_lora_rank) latent_attention(p, l, c, me);
+        else if (kv.latent) latent_attention(p, l, c, me);
         else attention(p, l, c, me);
         each_row(p.n, me, [&](size_t t) {
             if (h.parallel == PARALLEL_TWO_NORMS) enter(t, l.ffn_norm);
@@ -1622,8 +1628,8 @@ const float* Session::State::forward(const int32_t* tokens, size_t n, Scores wan
     check_tokens(tokens, n, start);
     if (h.n_encoder_layers && !source_length) fail("an encoder-decoder reads a source text first");
     const size_t step = causal ? std::min(n, CHUNK) : n, rows = want == Scores::ALL ? n : want == Scores::LAST;
-    reserve(step, start + n);
-    if (!causal) scratch_cache.resize(n, h);
+    reserve(step, std::max(start + n, source_length));
+    if (!causal) scratch_cache.resize(n, kv);
     const bool whole = want == Scores::ALL || !causal; // hidden states of all tokens
     hidden.resize((whole ? n : 1) * h.dim);
     if (h.head) scores.resize(rows * h.vocab_size);
@@ -1649,8 +1655,8 @@ void Session::State::encode(const int32_t* tokens, size_t n) {
     check_tokens(tokens, n, 0);
     source_length = length = written = 0;
     reserve(n, n);
-    scratch_cache.resize(n, h);
-    for (LayerCache& c : cross) c.resize(n, h);
+    scratch_cache.resize(n, kv);
+    for (LayerCache& c : cross) c.resize(n, kv);
     const Pass p = {w.encoder, tokens, 0, n};
     prepare_rotation(0, n, n);
     run([&](Worker& me) {
