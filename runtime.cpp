@@ -165,6 +165,9 @@ float round_to_bf16(float f) { // nearest even
     return f;
 }
 
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+float soft_cap(float x, float cap) { return cap * std::tanh(x / cap); } // Bello et al. 2016
+
 } // namespace
 } // namespace locus
 
@@ -1437,7 +1440,7 @@ void Session::State::ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& 
             const float *in = qkv.data() + t * 2 * dim, *forget = in + dim;
             float* cell = c.cells.data() + (p.start + t) * dim;
             for (size_t i = run * 64; i < std::min(dim, run * 64 + 64); i++) {
-                const float f = 1 / (1 + std::exp(-forget[i])), before = p.start + t ? cell[i - dim] : 0;
+                const float f = sigmoid(forget[i]), before = p.start + t ? cell[i - dim] : 0;
                 cell[i] = f * before + (1 - f) * in[i];
                 sub.data()[t * dim + i] = std::max(cell[i], 0.f);
             }
@@ -1477,12 +1480,13 @@ static void route(const Header& h, const float* bias, float* scores, float* choi
         for (size_t e = 0; e < n; e++) sum += scores[e] = std::exp(scores[e] - most);
         for (size_t e = 0; e < n; e++) scores[e] /= sum;
     } else
-        for (size_t e = 0; e < n; e++) scores[e] = 1 / (1 + std::exp(-scores[e]));
+        for (size_t e = 0; e < n; e++) scores[e] = sigmoid(scores[e]);
+    auto corrected = [&](size_t e) { return scores[e] + (bias ? bias[e] : 0); };
     if (h.n_groups > 1) {
         for (size_t g = 0; g < h.n_groups; g++) {
             float largest = -INFINITY, second = -INFINITY;
             for (size_t e = g * per_group; e < (g + 1) * per_group; e++) {
-                const float v = scores[e] + (bias ? bias[e] : 0);
+                const float v = corrected(e);
                 if (v > largest) second = largest, largest = v;
                 else if (v > second) second = v;
             }
@@ -1491,9 +1495,9 @@ static void route(const Header& h, const float* bias, float* scores, float* choi
         find_largest(choice, h.n_groups, h.n_groups_used, places);
         std::fill_n(choice, n, 0.f);
         for (size_t i = 0; i < h.n_groups_used; i++)
-            for (size_t e = places[i] * per_group; e < (places[i] + 1) * per_group; e++) choice[e] = scores[e] + (bias ? bias[e] : 0);
+            for (size_t e = places[i] * per_group; e < (places[i] + 1) * per_group; e++) choice[e] = corrected(e);
     } else
-        for (size_t e = 0; e < n; e++) choice[e] = scores[e] + (bias ? bias[e] : 0);
+        for (size_t e = 0; e < n; e++) choice[e] = corrected(e);
     find_largest(choice, n, h.n_experts_used, places);
     float sum = 0;
     for (size_t i = 0; i < h.n_experts_used; i++) sum += scores[places[i]];
@@ -1537,7 +1541,7 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
     if (h.shared_gate) matmul(l.shared_gate, normed, n, routes.data(), 1, nullptr, me);
     feed_forward(l.shared, normed, n, expert_out.data(), me);
     each_row(n, me, [&](size_t t) {
-        const float gate = h.shared_gate ? 1 / (1 + std::exp(-routes.data()[t])) : 1;
+        const float gate = h.shared_gate ? sigmoid(routes.data()[t]) : 1;
         k.scale_add(expert_out.data() + t * dim, gate, sub.data() + t * dim, dim, sub.data() + t * dim);
     });
 }
@@ -1613,12 +1617,9 @@ void Session::State::head(const float* from, size_t n, float* out, Worker& me) {
     }
     matmul(w.head, head_in, n, out, h.vocab_size, w.head_bias, me);
     if (h.logit_scale == 1 && h.logit_softcap == 0) return;
-    const size_t all = n * h.vocab_size, runs = 4 * me.threads();
-    me.share(runs, [&](size_t run) {
-        for (size_t i = all * run / runs; i < all * (run + 1) / runs; i++) {
-            out[i] *= h.logit_scale;
-            if (h.logit_softcap != 0) out[i] = h.logit_softcap * std::tanh(out[i] / h.logit_softcap);
-        }
+    each_row(n * h.vocab_size, me, [&](size_t i) {
+        out[i] *= h.logit_scale;
+        if (h.logit_softcap != 0) out[i] = soft_cap(out[i], h.logit_softcap);
     });
 }
 
@@ -2279,7 +2280,7 @@ LOCUS_TARGET std::pair<float, float> exponentials(const AttentionTile& a, uint32
         return {-INFINITY, 0.f};
     }
     if (a.softcap != 0)
-        for (size_t i = begin; i < end; i++) s[i] = a.softcap * std::tanh(s[i] / a.softcap);
+        for (size_t i = begin; i < end; i++) s[i] = soft_cap(s[i], a.softcap);
     if (a.bias)
         for (size_t i = begin; i < end; i++) s[i] += a.bias[r][from + int64_t(i)];
     if (a.slope)
