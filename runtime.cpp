@@ -58,6 +58,7 @@ constexpr size_t CHUNK = 512; // tokens of a prompt that pass through the layers
 // Bytes of a block of 16 rows and 32 columns (model.h): the scales, for q4 the minima, then the numbers.
 constexpr size_t Q8_HEAD = PANEL * 2, Q8_BYTES = Q8_HEAD + PANEL * BLOCK, Q4_HEAD = PANEL * 4, Q4_BYTES = Q4_HEAD + PANEL * BLOCK / 2;
 
+unsigned long long ull(uint64_t n) { return n; } // as printf has it
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // ---- kernels: what each instruction set offers --------------------------------------------------------------------
@@ -317,7 +318,6 @@ void check_header(const Header& h, const char* path) {
     real("logit_softcap", h.logit_softcap, 0, 1e6f);
     if (h.n_experts) {
         in("n_experts", h.n_experts, 1, 4096);
-        in("n_experts_used", h.n_experts_used, 1, h.n_experts);
         in("expert_dim", h.expert_dim, 1, WIDE);
         in("shared_dim", h.shared_dim, 0, WIDE);
         in("n_groups", h.n_groups, 1, h.n_experts);
@@ -458,7 +458,6 @@ public:
     }
 
 private:
-    static unsigned long long ull(uint64_t n) { return n; }
     const TensorEntry& take(const std::string& name, Layout layout, uint32_t count, uint32_t rows, uint32_t cols) {
         auto found = entries_.find(name);
         if (found == entries_.end()) fail("%.300s: tensor %s is missing", path_, name.c_str());
@@ -485,11 +484,11 @@ FeedForward load_ffn(Directory& d, const Header& h, const std::string& name, uin
 Layer load_layer(Directory& d, const Header& h, const LayerHeader& lh, const std::string& name, bool cross) {
     Layer l;
     l.h = lh;
-    const bool pre = h.norm_place != NORM_OUTPUT, post = h.norm_place >= NORM_SANDWICH;
+    const bool norms = h.norm_place != NORM_OUTPUT, post_norms = h.norm_place >= NORM_SANDWICH;
     const uint32_t q_rows = h.n_heads * h.head_dim, k_rows = h.n_kv_heads * h.head_dim, v_rows = h.n_kv_heads * h.v_head_dim;
     Attention& a = l.attn;
-    if (pre && !lh.skip_attn_norm) l.attn_norm = d.norm(name + "attn_norm", h.dim, h.norm_bias);
-    if (post) l.attn_post_norm = d.norm(name + "attn_post_norm", h.dim, h.norm_bias);
+    if (norms && !lh.skip_attn_norm) l.attn_norm = d.norm(name + "attn_norm", h.dim, h.norm_bias);
+    if (post_norms) l.attn_post_norm = d.norm(name + "attn_post_norm", h.dim, h.norm_bias);
     if (lh.kind == LAYER_SSRU) {
         l.ssru = d.matrix(name + "ssru.weight", 2 * h.dim, h.dim);
         l.ssru_bias = d.plain(name + "ssru.bias", 2 * h.dim);
@@ -526,8 +525,8 @@ Layer load_layer(Directory& d, const Header& h, const LayerHeader& lh, const std
         l.cross.out = d.matrix(name + "cross.out.weight", h.dim, h.n_heads * h.v_head_dim);
         l.cross.out_bias = d.plain_if(h.out_bias, name + "cross.out.bias", h.dim);
     }
-    if (pre && h.parallel != PARALLEL_ONE_NORM) l.ffn_norm = d.norm(name + "ffn_norm", h.dim, h.norm_bias);
-    if (post) l.ffn_post_norm = d.norm(name + "ffn_post_norm", h.dim, h.norm_bias);
+    if (norms && h.parallel != PARALLEL_ONE_NORM) l.ffn_norm = d.norm(name + "ffn_norm", h.dim, h.norm_bias);
+    if (post_norms) l.ffn_post_norm = d.norm(name + "ffn_post_norm", h.dim, h.norm_bias);
     if (!lh.experts) {
         l.ffn = load_ffn(d, h, name + "ffn", h.hidden_dim, 1, h.ffn_bias);
         return l;
@@ -605,7 +604,6 @@ Model::Model(const std::string& path) : weights_(std::make_unique<Weights>(path)
     const char* p = path.c_str();
     const size_t size = w.file.size();
     const uint8_t* data = w.file.data();
-    auto ull = [](uint64_t n) { return static_cast<unsigned long long>(n); };
     if (size >= 4 && !memcmp(data, "GGUF", 4)) fail("%.300s: a GGUF file, convert it first: python3 tools/convert.py %.300s model.bin", p, p);
     if (size < sizeof MAGIC || memcmp(data, MAGIC, sizeof MAGIC)) fail("%.300s: not a Locus checkpoint%s", p, size ? "" : " (the file is empty)");
     if (size < sizeof(Header)) fail("%.300s: truncated: %llu bytes, the header alone has %llu", p, ull(size), ull(sizeof(Header)));
@@ -1098,7 +1096,7 @@ private:
             for (size_t t = rows * run / runs; t < rows * (run + 1) / runs; t++) f(t);
         });
     }
-    void norm(const float* from, size_t n, const NormWeights& nw, float* to) const { k.norm(from, n, h.norm, h.norm_eps, nw, to); }
+    void norm(const float* from, const NormWeights& nw, float* to) const { k.norm(from, h.dim, h.norm, h.norm_eps, nw, to); }
     void ready(Activations& a, size_t row, size_t cols, size_t first = 0) { // a row, or a part of one that begins a block, is complete: here is its int8 twin
         const size_t at = first / BLOCK * a.rows + row;
         if (a.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + at * BLOCK, a.scale.data() + at, a.rows);
@@ -1119,12 +1117,11 @@ private:
 };
 
 Session::State::State(const Model& model, SessionOptions options)
-    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), kv(h), k(w.kernels ? *w.kernels : scalar::kernels),
+    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), kv(h), k(*w.kernels),
       observe(options.observe), watch(options.attention), team([&] {
           const uint32_t most = processors().usable;
           return options.threads ? std::min(options.threads, most) : default_threads();
       }()) {
-    if (!h.n_tensors) fail("this checkpoint holds a tokenizer only, nothing to run");
     context = options.context ? options.context : std::min<size_t>(h.context, 8192);
     if (options.extend && h.positions != POSITIONS_LEARNED) fail("the model has no table of learned positions to extend");
     if (h.positions == POSITIONS_LEARNED && !options.extend) {
@@ -1172,7 +1169,7 @@ void Session::State::check_tokens(const int32_t* tokens, size_t n, size_t start)
 // Room for n rows that attend to so many keys.
 void Session::State::reserve(size_t n, size_t keys) {
     x.resize(n, h.dim), normed.resize(n, h.dim), attn.resize(n, w.attn_width), ff.resize(n, w.ff_width), head_in.resize(n, std::max(h.dim, h.embed_dim));
-    qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim)), hidden.resize(n * h.dim);
+    qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim));
     if (kv.latent) {
         q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, kv.value_dim);
         q_latent.resize(n * h.n_heads * kv.key_dim);
@@ -1228,7 +1225,7 @@ void Session::State::embed(const Pass& p, Worker& me) {
             for (size_t i = 0; i < h.dim; i++) e[i] += row[i];
         }
         if (h.positions == POSITIONS_SINUSOIDAL) add_sinusoid(e, h.dim, position, h.sinusoid, sinusoids);
-        if (h.embed_norm) norm(e, h.dim, w.embed_norm, e);
+        if (h.embed_norm) norm(e, w.embed_norm, e);
     });
 }
 
@@ -1552,15 +1549,15 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
 void Session::State::layers(const Pass& p, Worker& me) {
     const bool pre = h.norm_place == NORM_PRE || h.norm_place == NORM_SANDWICH, post = h.norm_place == NORM_POST;
     auto enter = [&](size_t t, const NormWeights& nw) { // a sublayer's input
-        if (pre && nw.weight) norm(x.row(t), h.dim, nw, normed.row(t));
+        if (pre && nw.weight) norm(x.row(t), nw, normed.row(t));
         else memcpy(normed.row(t), x.row(t), h.dim * 4);
         ready(normed, t, h.dim);
     };
     auto leave = [&](size_t t, const NormWeights& nw, const NormWeights& output_norm) { // the residual sum
         float *to = x.row(t), *from = sub.data() + t * h.dim;
-        if (output_norm.weight) norm(from, h.dim, output_norm, from);
+        if (output_norm.weight) norm(from, output_norm, from);
         k.scale_add(from, h.residual_scale, to, h.dim, to);
-        if (post) norm(to, h.dim, nw, to);
+        if (post) norm(to, nw, to);
     };
     embed(p, me);
     const std::vector<Layer>& all = p.stack.layers;
@@ -1589,7 +1586,7 @@ void Session::State::layers(const Pass& p, Worker& me) {
         each_row(p.n, me, [&](size_t t) {
             leave(t, l.ffn_norm, l.ffn_post_norm);
             if (i + 1 < all.size()) enter(t, all[i + 1].attn_norm);
-            else if (h.final_norm) norm(x.row(t), h.dim, p.stack.final_norm, x.row(t));
+            else if (h.final_norm) norm(x.row(t), p.stack.final_norm, x.row(t));
         });
     }
 }
@@ -1604,7 +1601,7 @@ void Session::State::head(const float* from, size_t n, float* out, Worker& me) {
         matmul(w.head_dense, head_in, n, sub.data(), h.dim, w.head_dense_bias, me);
         each_row(n, me, [&](size_t t) {
             k.activate(sub.data() + t * h.dim, h.dim, h.head_activation, nullptr);
-            norm(sub.data() + t * h.dim, h.dim, w.head_norm, head_in.row(t));
+            norm(sub.data() + t * h.dim, w.head_norm, head_in.row(t));
             ready(head_in, t, h.dim);
         });
     }
@@ -1677,6 +1674,7 @@ void Session::State::run(const std::function<void(Worker&)>& job, size_t n) {
 }
 
 Session::Session(const Model& model, SessionOptions options) {
+    if (!model.header().n_tensors) fail("this checkpoint holds a tokenizer only, nothing to run");
     try {
         state_ = std::make_unique<State>(model, options);
     } catch (const std::bad_alloc&) { fail("not enough memory for a context of %u tokens", options.context ? options.context : std::min(model.header().context, 8192u)); }
