@@ -1817,16 +1817,15 @@ struct locus_session {
 namespace {
 // Runs f; on an exception copies its message into error and returns failed.
 template <class R, class F> R guard(R failed, char* error, size_t error_bytes, F f) {
-    const char* message = "unknown error";
-    std::string text;
+    auto say = [&](const char* message) {
+        if (error && error_bytes) snprintf(error, error_bytes, "%s", message);
+        return failed;
+    };
     try {
         return f();
-    } catch (const std::bad_alloc&) { message = "not enough memory"; } catch (const std::exception& e) {
-        text = e.what();
-        message = text.c_str();
-    } catch (...) {}
-    if (error && error_bytes) snprintf(error, error_bytes, "%s", message);
-    return failed;
+    } catch (const std::bad_alloc&) { return say("not enough memory"); } catch (const std::exception& e) {
+        return say(e.what());
+    } catch (...) { return say("unknown error"); }
 }
 const locus::Tokenizer& tokenizer_of(const locus_model* m) {
     if (!m->tokenizer) throw locus::Error("this checkpoint has no tokenizer");
