@@ -50,7 +50,7 @@ void fail(const char* format, ...) {
     throw Error(text);
 }
 
-constexpr size_t TILE = 64;   // the cache grows by so many positions
+constexpr size_t TILE = 64;   // a cache holds, and attention begins at, a multiple of so many positions
 constexpr size_t SPAN = 512;  // keys of one softmax; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
 constexpr size_t QUERIES = 36; // queries that attention takes at a time
 constexpr size_t CHUNK = 512; // tokens of a prompt that pass through the layers together
@@ -117,7 +117,7 @@ struct Kernels {
     const char* name;
     // y[t][r] = start[t][r] + sum over c of w[r][c] x[t][c] for the panels begin .. end; start: null is 0, start_stride 0 a bias.
     void (*matmul)(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride);
-    void (*attention)(const AttentionTile& a, int64_t from, int64_t to); // over the keys from .. to - 1, from a multiple of TILE
+    void (*attention)(const AttentionTile& a, int64_t from, int64_t to); // over the keys from .. to - 1: 1 to SPAN of them, from a multiple of TILE
     void (*to_half)(const float* x, size_t n, uint16_t* y);             // to nearest, even
     void (*norm)(const float* x, size_t n, uint32_t kind, float eps, const NormWeights& w, float* y); // y may be x
     void (*activate)(float* x, size_t n, uint32_t activation, const float* times);                    // x = act(x) (* times)
