@@ -69,7 +69,7 @@ test: all
 asan:
 	@$(need_doctest)
 	$(MAKE) build/test-asan
-	build/test-asan
+	ASAN_OPTIONS=allocator_may_return_null=1 build/test-asan
 
 # The cases with "thread" in their name.
 tsan:

@@ -1,6 +1,6 @@
 // Locus: an inference runtime for small transformer language models.
 // This header is the whole public face: the checkpoint's layout, Model (the file), Session (the cache), Sampler, and a C interface.
-// Copy runtime.cpp, model.h and tokenizer.h into a project and compile: g++ -std=c++17 -O2 app.cpp runtime.cpp
+// Copy runtime.cpp, model.h and tokenizer.h into a project and compile: g++ -std=c++17 -O2 -pthread app.cpp runtime.cpp
 #ifndef LOCUS_MODEL_H
 #define LOCUS_MODEL_H
 
@@ -26,7 +26,7 @@ constexpr char MAGIC[8] = {'L', 'O', 'C', 'U', 'S', '\r', '\n', 0};
 constexpr uint32_t VERSION = 1;
 constexpr uint32_t PANEL = 16;    // rows of a matrix that stand side by side in the file
 constexpr uint32_t BLOCK = 32;    // columns that share a scale in q8 and q4
-constexpr uint32_t AS_TRAINED = ~0u; // SessionOptions.positions: what the header says
+constexpr uint32_t AS_TRAINED = ~0u; // SessionOptions.positions and rope_scaling: what the header says
 constexpr uint32_t NO_ROPE = ~0u; // LayerHeader.rope of a layer without rotary positions
 
 // Storage of a tensor. A matrix [rows, cols] is cut into panels of 16 rows (the last one padded with zero rows):
@@ -240,7 +240,8 @@ struct SessionOptions {
     uint32_t threads = 0;   // 0: default_threads(); never more than the processors this process may use
     uint32_t positions = AS_TRAINED; // for experiments: other Positions than the model was trained with, of those that need no weights
     bool exact_cache = false; // keys and values in f32, not f16; a model with f32 weights has it so anyway
-    // For calibration: told the n rows x that the matrix at this offset of the file is multiplied with. Threads call it, one at a time.
+    // For calibration: told the n rows x that the matrix at this offset of the file is multiplied with. Threads call it, one at a time; it
+    // must not throw.
     std::function<void(uint64_t offset, const float* x, size_t stride, size_t n)> observe = {};
     bool extend = false;    // learned positions: past the table's end its last row is repeated, where otherwise a text must not be longer
     // Rotary positions on longer texts than trained with, for a model whose rotation is not scaled already: by how much (1 or more), and
@@ -248,7 +249,8 @@ struct SessionOptions {
     uint32_t rope_scaling = AS_TRAINED;
     float rope_factor = 1;
     // For looking inside: told the weights, which sum to 1, that a head's query at this position gives the keys at first .. first + n - 1.
-    // layer counts as in Model::layer(); attention to a source text is not told. Threads call it, one at a time.
+    // layer counts as in Model::layer(); attention to a source text is not told. Threads call it, one at a time;
+    // it must not throw.
     std::function<void(uint32_t layer, uint32_t head, size_t query, size_t first, const float* weights, size_t n)> attention = {};
 };
 
@@ -333,7 +335,8 @@ int32_t locus_end_token(const locus_model* model);                              
 
 locus_session* locus_session_open(const locus_model* model, uint32_t context, uint32_t threads, char* error, size_t error_bytes); // 0: defaults
 void locus_session_close(locus_session* session);
-// Reads n tokens; returns the last one's scores, [vocab_size], valid until the next call; NULL on failure.
+// Reads n tokens; returns the last one's scores, [vocab_size] (of a model without a head its hidden state, [dim]), valid until the next call;
+// NULL on failure.
 const float* locus_forward(locus_session* session, const int32_t* tokens, size_t n, char* error, size_t error_bytes);
 int locus_rewind(locus_session* session, size_t length, char* error, size_t error_bytes); // 0, or -1
 #ifdef __cplusplus

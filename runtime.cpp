@@ -50,7 +50,7 @@ void fail(const char* format, ...) {
     throw Error(text);
 }
 
-constexpr size_t TILE = 64;   // the cache grows by so many positions
+constexpr size_t TILE = 64;   // a cache holds, and attention begins at, a multiple of so many positions
 constexpr size_t SPAN = 512;  // keys of one softmax; spans are joined at the end. Their places are fixed, so that sums do not depend on the batch
 constexpr size_t QUERIES = 36; // queries that attention takes at a time
 constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers together
@@ -58,6 +58,7 @@ constexpr size_t CHUNK = 256; // tokens of a prompt that pass through the layers
 // Bytes of a block of 16 rows and 32 columns (model.h): the scales, for q4 the minima, then the numbers.
 constexpr size_t Q8_HEAD = PANEL * 2, Q8_BYTES = Q8_HEAD + PANEL * BLOCK, Q4_HEAD = PANEL * 4, Q4_BYTES = Q4_HEAD + PANEL * BLOCK / 2;
 
+unsigned long long ull(uint64_t n) { return n; } // as printf has it
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // ---- kernels: what each instruction set offers --------------------------------------------------------------------
@@ -116,7 +117,7 @@ struct Kernels {
     const char* name;
     // y[t][r] = start[t][r] + sum over c of w[r][c] x[t][c] for the panels begin .. end; start: null is 0, start_stride 0 a bias.
     void (*matmul)(const Matrix& w, uint32_t begin, uint32_t end, const Rows& x, size_t n, float* y, size_t y_stride, const float* start, size_t start_stride);
-    void (*attention)(const AttentionTile& a, int64_t from, int64_t to); // over the keys from .. to - 1, from a multiple of TILE
+    void (*attention)(const AttentionTile& a, int64_t from, int64_t to); // over the keys from .. to - 1: 1 to SPAN of them, from a multiple of TILE
     void (*to_half)(const float* x, size_t n, uint16_t* y);             // to nearest, even
     void (*norm)(const float* x, size_t n, uint32_t kind, float eps, const NormWeights& w, float* y); // y may be x
     void (*activate)(float* x, size_t n, uint32_t activation, const float* times);                    // x = act(x) (* times)
@@ -164,6 +165,9 @@ float round_to_bf16(float f) { // nearest even
     memcpy(&f, &bits, 4);
     return f;
 }
+
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+float soft_cap(float x, float cap) { return cap * std::tanh(x / cap); } // Bello et al. 2016
 
 } // namespace
 } // namespace locus
@@ -223,7 +227,7 @@ class File {
 public:
     explicit File(const std::string& path) {
         const char* p = path.c_str();
-        int fd = open(p, O_RDONLY | O_CLOEXEC);
+        const int fd = open(p, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe's would wait for who writes
         if (fd < 0) fail("%.300s: %s", p, strerror(errno));
         struct stat info;
         if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {
@@ -278,11 +282,12 @@ void check_header(const Header& h, const char* path) {
     in("v_head_dim", h.v_head_dim, 1, 8192);
     in("hidden_dim", h.hidden_dim, 1, WIDE);
     in("context", h.context, 1, 1 << 28);
-    in("causal", h.causal, h.n_encoder_layers ? 1 : 0, 1); // the decoder of an encoder-decoder is
+    const bool crossed = h.n_encoder_layers; // attention to a source text too: after causal attention, with one norm, from the residual stream, not latent
+    in("causal", h.causal, crossed, 1);
     in("norm", h.norm, 0, NORM_RMS);
     real("norm_eps", h.norm_eps, 0, 1);
-    in("norm_place", h.norm_place, 0, NORM_OUTPUT);
-    in("parallel", h.parallel, 0, PARALLEL_ONE_NORM);
+    in("norm_place", h.norm_place, 0, crossed ? NORM_POST : NORM_OUTPUT);
+    in("parallel", h.parallel, 0, crossed ? PARALLEL_NO : PARALLEL_ONE_NORM);
     if (h.parallel && h.norm_place != NORM_PRE) fail("%.300s: header field parallel is %u, expected 0 unless norm_place is %u", path, h.parallel, NORM_PRE);
     in("activation", h.activation, 0, ACT_GELU_SIGMOID);
     in("qk_norm", h.qk_norm, 0, QK_FULL);
@@ -313,7 +318,6 @@ void check_header(const Header& h, const char* path) {
     real("logit_softcap", h.logit_softcap, 0, 1e6f);
     if (h.n_experts) {
         in("n_experts", h.n_experts, 1, 4096);
-        in("n_experts_used", h.n_experts_used, 1, h.n_experts);
         in("expert_dim", h.expert_dim, 1, WIDE);
         in("shared_dim", h.shared_dim, 0, WIDE);
         in("n_groups", h.n_groups, 1, h.n_experts);
@@ -321,7 +325,7 @@ void check_header(const Header& h, const char* path) {
         if (h.n_experts % h.n_groups) fail("%.300s: header field n_experts is %u, expected a multiple of n_groups = %u", path, h.n_experts, h.n_groups);
         in("n_experts_used", h.n_experts_used, 1, h.n_experts / h.n_groups * h.n_groups_used);
     }
-    in("kv_lora_rank", h.kv_lora_rank, 0, WIDE);
+    in("kv_lora_rank", h.kv_lora_rank, 0, crossed ? 0 : WIDE);
     real("latent_norm_eps", h.latent_norm_eps, 0, 1);
     in("q_lora_rank", h.q_lora_rank, 0, h.kv_lora_rank ? WIDE : 0);
     for (const Rope& r : h.rope) {
@@ -392,7 +396,6 @@ struct Model::Weights {
     bool exact = false;            // some matrix is f32, so keys and values are too
     uint64_t all_bytes = 0;        // of all matrices: how much work a token is
     size_t attn_width = 0, qkv_width = 0, ff_width = 0; // the widest rows that a layer's matrices make: attention's result, its projections, feed-forward's inside
-    bool latent = false;           // some layer has latent attention
 };
 
 uint64_t matrix_bytes(Type type, uint64_t rows, uint64_t cols) {
@@ -455,7 +458,6 @@ public:
     }
 
 private:
-    static unsigned long long ull(uint64_t n) { return n; }
     const TensorEntry& take(const std::string& name, Layout layout, uint32_t count, uint32_t rows, uint32_t cols) {
         auto found = entries_.find(name);
         if (found == entries_.end()) fail("%.300s: tensor %s is missing", path_, name.c_str());
@@ -482,11 +484,11 @@ FeedForward load_ffn(Directory& d, const Header& h, const std::string& name, uin
 Layer load_layer(Directory& d, const Header& h, const LayerHeader& lh, const std::string& name, bool cross) {
     Layer l;
     l.h = lh;
-    const bool pre = h.norm_place != NORM_OUTPUT, post = h.norm_place >= NORM_SANDWICH;
+    const bool norms = h.norm_place != NORM_OUTPUT, post_norms = h.norm_place >= NORM_SANDWICH;
     const uint32_t q_rows = h.n_heads * h.head_dim, k_rows = h.n_kv_heads * h.head_dim, v_rows = h.n_kv_heads * h.v_head_dim;
     Attention& a = l.attn;
-    if (pre && !lh.skip_attn_norm) l.attn_norm = d.norm(name + "attn_norm", h.dim, h.norm_bias);
-    if (post) l.attn_post_norm = d.norm(name + "attn_post_norm", h.dim, h.norm_bias);
+    if (norms && !lh.skip_attn_norm) l.attn_norm = d.norm(name + "attn_norm", h.dim, h.norm_bias);
+    if (post_norms) l.attn_post_norm = d.norm(name + "attn_post_norm", h.dim, h.norm_bias);
     if (lh.kind == LAYER_SSRU) {
         l.ssru = d.matrix(name + "ssru.weight", 2 * h.dim, h.dim);
         l.ssru_bias = d.plain(name + "ssru.bias", 2 * h.dim);
@@ -523,8 +525,8 @@ Layer load_layer(Directory& d, const Header& h, const LayerHeader& lh, const std
         l.cross.out = d.matrix(name + "cross.out.weight", h.dim, h.n_heads * h.v_head_dim);
         l.cross.out_bias = d.plain_if(h.out_bias, name + "cross.out.bias", h.dim);
     }
-    if (pre && h.parallel != PARALLEL_ONE_NORM) l.ffn_norm = d.norm(name + "ffn_norm", h.dim, h.norm_bias);
-    if (post) l.ffn_post_norm = d.norm(name + "ffn_post_norm", h.dim, h.norm_bias);
+    if (norms && h.parallel != PARALLEL_ONE_NORM) l.ffn_norm = d.norm(name + "ffn_norm", h.dim, h.norm_bias);
+    if (post_norms) l.ffn_post_norm = d.norm(name + "ffn_post_norm", h.dim, h.norm_bias);
     if (!lh.experts) {
         l.ffn = load_ffn(d, h, name + "ffn", h.hidden_dim, 1, h.ffn_bias);
         return l;
@@ -561,7 +563,8 @@ void load_tensors(Model::Weights& w, const char* path) {
             const LayerHeader& lh = w.layer_headers[begin + i];
             const bool rotary = h.positions == POSITIONS_ROTARY;
             const uint32_t ropes = !rotary ? 0 : h.rope[1].dim ? 2 : 1;
-            if (lh.kind > LAYER_SSRU || (lh.kind == LAYER_SSRU && !causal) || lh.experts > (h.n_experts ? 1u : 0u) || lh.skip_attn_norm > 1 || lh.window > 1 << 28 ||
+            const bool attends = lh.kind == LAYER_ATTENTION, recurs = lh.kind == LAYER_SSRU && causal && !lh.window;
+            if ((!attends && !recurs) || lh.experts > (h.n_experts ? 1u : 0u) || lh.skip_attn_norm > (h.norm_place == NORM_POST ? 0u : 1u) || lh.window > 1 << 28 ||
                 (lh.rope != NO_ROPE && lh.rope >= ropes) || (h.kv_lora_rank && lh.rope != 0) || !(std::abs(lh.attn_scale) <= 1e6f))
                 fail("%.300s: layer %u's header (kind %u, rope %u, window %u, experts %u, skip_attn_norm %u, attn_scale %g) does not fit the model's", path, begin + i,
                      lh.kind, lh.rope, lh.window, lh.experts, lh.skip_attn_norm, double(lh.attn_scale));
@@ -570,7 +573,6 @@ void load_tensors(Model::Weights& w, const char* path) {
             w.attn_width = std::max<size_t>({w.attn_width, l.attn.out.cols, l.cross.out.cols});
             w.qkv_width = std::max<size_t>({w.qkv_width, l.attn.qkv.rows, size_t(l.attn.q_b.rows) + l.attn.kv_a.rows, l.ssru.rows, l.cross.qkv.rows, l.cross.kv_a.rows});
             w.ff_width = std::max<size_t>({w.ff_width, l.ffn.up.rows, l.experts.up.rows, l.shared.up.rows});
-            w.latent |= l.attn.k_b.data != nullptr;
         }
         if (h.final_norm) s.final_norm = d.norm(prefix == "layers." ? "final_norm" : "encoder.final_norm", h.dim, h.norm_bias);
         if (h.positions == POSITIONS_RELATIVE) s.relative_bias = d.plain(prefix == "layers." ? "relative_bias" : "encoder.relative_bias", h.n_heads, h.relative_buckets);
@@ -602,7 +604,6 @@ Model::Model(const std::string& path) : weights_(std::make_unique<Weights>(path)
     const char* p = path.c_str();
     const size_t size = w.file.size();
     const uint8_t* data = w.file.data();
-    auto ull = [](uint64_t n) { return static_cast<unsigned long long>(n); };
     if (size >= 4 && !memcmp(data, "GGUF", 4)) fail("%.300s: a GGUF file, convert it first: python3 tools/convert.py %.300s model.bin", p, p);
     if (size < sizeof MAGIC || memcmp(data, MAGIC, sizeof MAGIC)) fail("%.300s: not a Locus checkpoint%s", p, size ? "" : " (the file is empty)");
     if (size < sizeof(Header)) fail("%.300s: truncated: %llu bytes, the header alone has %llu", p, ull(size), ull(sizeof(Header)));
@@ -833,20 +834,21 @@ private:
 
 // Zeroed, aligned to 64 bytes; pages that are never written cost nothing.
 template <class T> class Buffer {
+    struct Free { void operator()(char* p) const { free(p); } };
+
 public:
     void resize(size_t n) { // contents are lost when it grows
         if (n <= size_) return;
         if (n > (SIZE_MAX - 64) / sizeof(T)) throw std::bad_alloc();
-        memory_.reset(static_cast<char*>(calloc(n * sizeof(T) + 64, 1)));
-        if (!memory_) throw std::bad_alloc();
-        size_ = n;
+        std::unique_ptr<char, Free> larger(static_cast<char*>(calloc(n * sizeof(T) + 64, 1)));
+        if (!larger) throw std::bad_alloc(); // and this stays as it was
+        memory_ = std::move(larger), size_ = n;
         data_ = reinterpret_cast<T*>(memory_.get() + (64 - reinterpret_cast<uintptr_t>(memory_.get()) % 64) % 64);
     }
     T* data() const { return data_; }
     size_t size() const { return size_; }
 
 private:
-    struct Free { void operator()(char* p) const { free(p); } };
     std::unique_ptr<char, Free> memory_;
     T* data_ = nullptr;
     size_t size_ = 0;
@@ -869,17 +871,27 @@ struct Activations {
     float* row(size_t i) { return f.data() + i * width; }
 };
 
+// What attention's queries meet: of each key/value head a key and a value for each position. Latent attention (DeepSeek-V2, 2.1) has one
+// key for all heads, a compressed vector and a rotary part, and the compressed vector is the value.
+struct KeyValueShape {
+    bool latent;
+    size_t heads, key_dim, value_dim, padded; // padded: value_dim in whole panels
+    explicit KeyValueShape(const Header& h)
+        : latent(h.kv_lora_rank), heads(latent ? 1 : h.n_kv_heads), key_dim(latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim),
+          value_dim(latent ? h.kv_lora_rank : h.v_head_dim), padded(round_up(value_dim, PANEL)) {}
+};
+
 struct LayerCache {
     Buffer<uint8_t> keys, values; // in the panels that AttentionTile describes, a key/value head after the other
     Buffer<float> cells;          // SSRU [context, dim]
     Type type = TYPE_F32;         // of keys and values
     size_t capacity = 0;          // positions, a multiple of TILE
     size_t element() const { return type == TYPE_F16 ? 2 : 4; }
-    void resize(size_t positions, const Header& h) {
-        capacity = std::max(capacity, round_up(positions, TILE));
-        const size_t kv_heads = h.kv_lora_rank ? 1 : h.n_kv_heads;
-        keys.resize(capacity * kv_heads * (h.kv_lora_rank ? h.kv_lora_rank + h.rope[0].dim : h.head_dim) * element());
-        if (!h.kv_lora_rank) values.resize(capacity * kv_heads * round_up(h.v_head_dim, PANEL) * element());
+    void resize(size_t positions, const KeyValueShape& kv) {
+        const size_t n = std::max(capacity, round_up(positions, TILE));
+        keys.resize(n * kv.heads * kv.key_dim * element());
+        if (!kv.latent) values.resize(n * kv.heads * kv.padded * element());
+        capacity = n;
     }
 };
 
@@ -1011,6 +1023,7 @@ struct Session::State {
 
     const Model::Weights& w;
     const Header h;
+    const KeyValueShape kv;
     const Kernels& k;
     const decltype(SessionOptions::observe) observe;
     const decltype(SessionOptions::attention) watch;
@@ -1066,7 +1079,7 @@ private:
     void attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me);
     void show_attention(const AttentionTile& a, size_t row, size_t layer, size_t head, std::vector<float>& weights);
     void attention_out(const Attention& a, size_t n, Worker& me);
-    void remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me);
+    void remember(LayerCache& c, size_t position, const float* keys, const float* values, Worker& me);
     void remember_source(const Layer& l, LayerCache& c, size_t n, Worker& me);
     void multiply_heads(const Matrix& first, Activations& in, size_t n, float* out, size_t head_stride, Worker& me);
     void ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& me);
@@ -1083,7 +1096,7 @@ private:
             for (size_t t = rows * run / runs; t < rows * (run + 1) / runs; t++) f(t);
         });
     }
-    void norm(const float* from, size_t n, const NormWeights& nw, float* to) const { k.norm(from, n, h.norm, h.norm_eps, nw, to); }
+    void norm(const float* from, const NormWeights& nw, float* to) const { k.norm(from, h.dim, h.norm, h.norm_eps, nw, to); }
     void ready(Activations& a, size_t row, size_t cols, size_t first = 0) { // a row, or a part of one that begins a block, is complete: here is its int8 twin
         const size_t at = first / BLOCK * a.rows + row;
         if (a.quantized) k.quantize(a.row(row) + first, cols, a.q.data() + at * BLOCK, a.scale.data() + at, a.rows);
@@ -1104,12 +1117,11 @@ private:
 };
 
 Session::State::State(const Model& model, SessionOptions options)
-    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), k(w.kernels ? *w.kernels : scalar::kernels),
+    : w(model.weights()), h(with_rope_scaling(with_positions(w.h, options.positions), options.rope_scaling, options.rope_factor)), kv(h), k(*w.kernels),
       observe(options.observe), watch(options.attention), team([&] {
           const uint32_t most = processors().usable;
           return options.threads ? std::min(options.threads, most) : default_threads();
       }()) {
-    if (!h.n_tensors) fail("this checkpoint holds a tokenizer only, nothing to run");
     context = options.context ? options.context : std::min<size_t>(h.context, 8192);
     if (options.extend && h.positions != POSITIONS_LEARNED) fail("the model has no table of learned positions to extend");
     if (h.positions == POSITIONS_LEARNED && !options.extend) {
@@ -1128,8 +1140,8 @@ Session::State::State(const Model& model, SessionOptions options)
         for (size_t i = 0; i < h.n_layers; i++) {
             const LayerHeader& l = w.decoder.layers[i].h;
             if (l.kind == LAYER_SSRU) cache[i].cells.resize(context * h.dim);
-            else if (l.window) cache[i].resize(std::min(context, l.window + CHUNK + TILE), h); // a chunk, and the window before its first token
-            else cache[i].resize(context, h);
+            else if (l.window) cache[i].resize(std::min(context, l.window + CHUNK + TILE), kv); // a chunk, and the window before its first token
+            else cache[i].resize(context, kv);
         }
     }
     for (int e = 0; e < 2; e++) {
@@ -1156,22 +1168,21 @@ void Session::State::check_tokens(const int32_t* tokens, size_t n, size_t start)
 
 // Room for n rows that attend to so many keys.
 void Session::State::reserve(size_t n, size_t keys) {
-    const size_t latent = w.latent ? h.kv_lora_rank + h.rope[0].dim : 0, kv_heads = latent ? 1 : h.n_kv_heads;
     x.resize(n, h.dim), normed.resize(n, h.dim), attn.resize(n, w.attn_width), ff.resize(n, w.ff_width), head_in.resize(n, std::max(h.dim, h.embed_dim));
-    qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim)), hidden.resize(n * h.dim);
-    if (latent) {
-        q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, h.kv_lora_rank);
-        q_latent.resize(n * h.n_heads * latent);
+    qkv.resize(n * w.qkv_width), sub.resize(n * std::max(h.dim, h.embed_dim));
+    if (kv.latent) {
+        q_compressed.resize(n, h.q_lora_rank), q_plain.resize(n * h.n_heads, h.head_dim - h.rope[0].dim), found.resize(n * h.n_heads, kv.value_dim);
+        q_latent.resize(n * h.n_heads * kv.key_dim);
     }
     if (h.n_experts) gathered.resize(n, h.dim), routes.resize(n * h.n_experts), expert_out.resize(n * h.dim), routed.resize(2 * n * h.n_experts_used + h.n_experts + 1);
     for (Scratch& s : scratch) s.choice.resize(h.n_experts), s.places.resize(h.n_experts);
     for (int i = 0; i < 2; i++) cos_sin[i].resize(n * (h.positions == POSITIONS_ROTARY ? h.rope[i].dim : 0));
     if (!w.attn_width) return;
-    const size_t rows = std::max<size_t>(h.n_heads / kv_heads, QUERIES), key_dim = std::max<size_t>(h.head_dim, latent), value_dim = latent ? h.kv_lora_rank : h.v_head_dim;
-    const size_t part = round_up(value_dim, PANEL) + 2, queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
+    const size_t rows = std::max<size_t>(h.n_heads / kv.heads, QUERIES), part = kv.padded + 2;
+    const size_t queries = n * h.n_heads, split_queries = std::min(queries, 4 * team.size() * rows); // more are not split by spans
     parts.resize(part * std::max(queries, split_queries * (keys / SPAN + 2)));
     for (Scratch& s : scratch) {
-        s.q.resize(rows * key_dim), s.scores.resize(rows * SPAN), s.out.resize(rows * part), s.half.resize(std::max(key_dim, value_dim));
+        s.q.resize(rows * kv.key_dim), s.scores.resize(rows * SPAN), s.out.resize(rows * part), s.half.resize(std::max(kv.key_dim, kv.value_dim));
         if (watch) s.weights.resize(keys);
         s.first.resize(rows), s.last.resize(rows), s.position.resize(rows), s.slope.resize(rows), s.bias.resize(rows);
     }
@@ -1214,32 +1225,30 @@ void Session::State::embed(const Pass& p, Worker& me) {
             for (size_t i = 0; i < h.dim; i++) e[i] += row[i];
         }
         if (h.positions == POSITIONS_SINUSOIDAL) add_sinusoid(e, h.dim, position, h.sinusoid, sinusoids);
-        if (h.embed_norm) norm(e, h.dim, w.embed_norm, e);
+        if (h.embed_norm) norm(e, w.embed_norm, e);
     });
 }
 
 // ---- attention --------------------------------------------------------------------------------------------------------------
 
-// Writes one position's key and value of one head into the cache's panels.
-void Session::State::remember(LayerCache& c, size_t head, size_t position, const float* key, size_t key_dim, const float* value, size_t value_dim, Worker& me) {
-    const size_t slot = position % c.capacity, key_at = head * c.capacity * key_dim + slot / PANEL * key_dim * PANEL + slot % PANEL;
-    const size_t value_at = head * c.capacity * round_up(value_dim, PANEL) + slot * PANEL, panel = c.capacity * PANEL;
+// Writes one position's keys and values, a head after the other, into the cache's panels.
+void Session::State::remember(LayerCache& c, size_t position, const float* keys, const float* values, Worker& me) {
+    const size_t slot = position % c.capacity;
     auto scatter = [&](const auto* from, auto* to, size_t n, auto place) {
         for (size_t i = 0; i < n; i++) to[place(i)] = from[i];
     };
-    auto key_place = [&](size_t i) { return key_at + i * PANEL; };
-    auto value_place = [&](size_t i) { return value_at + i / PANEL * panel + i % PANEL; };
-    if (c.type == TYPE_F32) {
-        scatter(key, reinterpret_cast<float*>(c.keys.data()), key_dim, key_place);
-        scatter(value, reinterpret_cast<float*>(c.values.data()), value ? value_dim : 0, value_place);
-        return;
+    auto write = [&](const float* from, size_t n, Buffer<uint8_t>& to, auto place) {
+        if (c.type == TYPE_F32) return scatter(from, reinterpret_cast<float*>(to.data()), n, place);
+        uint16_t* half = scratch[me.id].half.data();
+        k.to_half(from, n, half);
+        scatter(half, reinterpret_cast<uint16_t*>(to.data()), n, place);
+    };
+    for (size_t head = 0; head < kv.heads; head++) {
+        const size_t key_at = (head * c.capacity + slot / PANEL * PANEL) * kv.key_dim + slot % PANEL, value_at = head * c.capacity * kv.padded + slot * PANEL;
+        write(keys + head * kv.key_dim, kv.key_dim, c.keys, [&](size_t i) { return key_at + i * PANEL; });
+        if (kv.latent) continue;
+        write(values + head * kv.value_dim, kv.value_dim, c.values, [&](size_t i) { return value_at + i / PANEL * PANEL * c.capacity + i % PANEL; });
     }
-    uint16_t* half = scratch[me.id].half.data();
-    k.to_half(key, key_dim, half);
-    scatter(half, reinterpret_cast<uint16_t*>(c.keys.data()), key_dim, key_place);
-    if (!value) return;
-    k.to_half(value, value_dim, half);
-    scatter(half, reinterpret_cast<uint16_t*>(c.values.data()), value_dim, value_place);
 }
 
 // Joins two parts of one query's softmax (Dao et al. 2022, 3.1): sums of n values, the largest score, the sum of exponentials.
@@ -1277,15 +1286,14 @@ void Session::State::show_attention(const AttentionTile& tile, size_t row, size_
 // softmax(q k + bias) v (Vaswani et al. 2017, eq. 1) for queries [n, n_heads, key_dim] and the keys that the mask lets them see.
 // The work is cut by head and tile of queries, and where these are few, by spans of keys.
 void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const float* queries, size_t q_stride, bool is_cross, float* out, size_t token_stride, size_t head_stride, Worker& me) {
-    const bool latent = h.kv_lora_rank && !is_cross, causal = p.stack.causal && !is_cross;
-    const size_t kv_heads = latent ? 1 : h.n_kv_heads, group = h.n_heads / kv_heads;
-    const size_t key_dim = latent ? h.kv_lora_rank + h.rope[0].dim : h.head_dim, value_dim = latent ? h.kv_lora_rank : h.v_head_dim, padded = round_up(value_dim, PANEL);
+    const bool causal = p.stack.causal && !is_cross;
+    const size_t group = h.n_heads / kv.heads, key_dim = kv.key_dim, padded = kv.padded;
     const size_t per_tile = std::max<size_t>(1, QUERIES / group), tiles = (p.n + per_tile - 1) / per_tile;
     const int64_t window = is_cross ? 0 : l.h.window, end = int64_t(is_cross ? source_length : p.start + p.n), span = SPAN;
     auto first_key = [&](int64_t position) { return window ? std::max<int64_t>(0, causal ? position - window + 1 : position - window / 2) : 0; };
     auto last_key = [&](int64_t position) { return causal ? position : window ? std::min(end - 1, position + window / 2) : end - 1; };
     const int64_t first_span = first_key(int64_t(p.start)) / span;
-    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv_heads * tiles < 4 * me.threads() ? spans : 1;
+    const size_t spans = size_t((end - 1) / span - first_span + 1), splits = kv.heads * tiles < 4 * me.threads() ? spans : 1;
     const std::vector<float>& by_distance = relative[&p.stack == &w.decoder];
     const bool biased = !by_distance.empty() && !is_cross, sloped = !slopes.empty() && !is_cross;
     const size_t width = padded + 2; // of a part: values, largest score, sum
@@ -1294,15 +1302,15 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
         float* sum = part(0, row);
         for (size_t i = 1; i < splits; i++) join(sum, part(i, row), padded);
         float* to = out + row / h.n_heads * token_stride + row % h.n_heads * head_stride;
-        for (size_t i = 0; i < value_dim; i++) to[i] = sum[i] / sum[padded + 1];
+        for (size_t i = 0; i < kv.value_dim; i++) to[i] = sum[i] / sum[padded + 1];
     };
     Scratch& s = scratch[me.id];
-    me.share(kv_heads * tiles * splits, [&](size_t item) {
-        const size_t kv = item % kv_heads, split = item / kv_heads % splits, t0 = item / kv_heads / splits * per_tile, t1 = std::min(p.n, t0 + per_tile);
+    me.share(kv.heads * tiles * splits, [&](size_t item) {
+        const size_t kv_head = item % kv.heads, split = item / kv.heads % splits, t0 = item / kv.heads / splits * per_tile, t1 = std::min(p.n, t0 + per_tile);
         AttentionTile a = {};
         for (size_t t = t0; t < t1; t++)
             for (size_t g = 0; g < group; g++) {
-                const size_t head = kv * group + g, r = a.rows++;
+                const size_t head = kv_head * group + g, r = a.rows++;
                 const int64_t position = int64_t(p.start + t);
                 k.scale_add(queries + t * q_stride + head * key_dim, l.h.attn_scale, nullptr, key_dim, s.q.data() + r * key_dim);
                 s.position[r] = position, s.first[r] = first_key(position), s.last[r] = last_key(position);
@@ -1310,26 +1318,27 @@ void Session::State::attend(const Pass& p, const Layer& l, LayerCache& c, const 
                 if (sloped) s.slope[r] = slopes[head];
             }
         a.type = c.type;
-        a.keys = c.keys.data() + kv * c.capacity * key_dim * c.element();
-        a.values = latent ? nullptr : c.values.data() + kv * c.capacity * padded * c.element();
-        a.capacity = c.capacity, a.key_dim = uint32_t(key_dim), a.value_dim = uint32_t(value_dim);
+        a.keys = c.keys.data() + kv_head * c.capacity * key_dim * c.element();
+        a.values = kv.latent ? nullptr : c.values.data() + kv_head * c.capacity * padded * c.element();
+        a.capacity = c.capacity, a.key_dim = uint32_t(key_dim), a.value_dim = uint32_t(kv.value_dim);
         a.q = s.q.data(), a.scores = s.scores.data(), a.out = s.out.data(), a.softcap = h.attn_softcap;
         a.first = s.first.data(), a.last = s.last.data(), a.position = s.position.data();
         a.bias = biased ? s.bias.data() : nullptr, a.slope = sloped ? s.slope.data() : nullptr, a.slope_bf16 = h.alibi_bf16;
         if (watch && !is_cross && !split)
-            for (size_t r = 0; r < a.rows; r++) show_attention(a, r, size_t(&l - p.stack.layers.data()) + (&p.stack == &w.decoder) * h.n_encoder_layers, kv * group + r % group, s.weights);
+            for (size_t r = 0; r < a.rows; r++) show_attention(a, r, size_t(&l - p.stack.layers.data()) + (&p.stack == &w.decoder) * h.n_encoder_layers, kv_head * group + r % group, s.weights);
         const int64_t from = first_key(int64_t(p.start + t0)), to = last_key(int64_t(p.start + t1 - 1)) + 1; // they grow with the position
         const size_t first = splits > 1 ? split : size_t(from / span - first_span), last = splits > 1 ? split : size_t((to - 1) / span - first_span);
         for (size_t i = first; i <= last; i++) {
             const int64_t begin = std::max((first_span + int64_t(i)) * span, from / int64_t(TILE) * int64_t(TILE)), stop = std::min((first_span + int64_t(i) + 1) * span, to);
-            k.attention(a, begin, stop);
+            if (begin < stop) k.attention(a, begin, stop);
             for (size_t r = 0; r < a.rows; r++) {
-                float *sum = part(split, (t0 + r / group) * h.n_heads + kv * group + r % group), *from_span = s.out.data() + r * width;
-                if (i == first) memcpy(sum, from_span, width * 4);
+                float *sum = part(split, (t0 + r / group) * h.n_heads + kv_head * group + r % group), *from_span = s.out.data() + r * width;
+                if (begin >= stop) std::fill_n(sum, width, 0.f), sum[padded] = -INFINITY; // this tile sees none of the split's keys
+                else if (i == first) memcpy(sum, from_span, width * 4);
                 else join(sum, from_span, padded);
             }
         }
-        for (size_t r = 0; splits == 1 && r < a.rows; r++) finish((t0 + r / group) * h.n_heads + kv * group + r % group);
+        for (size_t r = 0; splits == 1 && r < a.rows; r++) finish((t0 + r / group) * h.n_heads + kv_head * group + r % group);
     });
     if (splits > 1) each_row(p.n * h.n_heads, me, finish);
 }
@@ -1344,7 +1353,7 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Wor
     const size_t q_rows = size_t(h.n_heads) * h.head_dim, k_rows = size_t(h.n_kv_heads) * h.head_dim, width = a.qkv.rows;
     matmul(a.qkv, normed, p.n, qkv.data(), width, a.qkv_bias, me);
     each_row(p.n, me, [&](size_t t) {
-        float *qs = qkv.data() + t * width, *ks = qs + q_rows, *vs = ks + k_rows;
+        float *qs = qkv.data() + t * width, *ks = qs + q_rows;
         auto qk_norm = [&](float* heads, size_t n, const NormWeights& nw) {
             const size_t part = h.qk_norm == QK_FULL ? n : h.head_dim;
             for (size_t i = 0; i < n; i += part)
@@ -1353,7 +1362,7 @@ void Session::State::attention(const Pass& p, const Layer& l, LayerCache& c, Wor
         if (h.qk_norm) qk_norm(qs, q_rows, a.q_norm), qk_norm(ks, k_rows, a.k_norm);
         const uint32_t rope = h.positions != POSITIONS_ROTARY ? NO_ROPE : w.h.positions == POSITIONS_ROTARY ? l.h.rope : 0;
         for (size_t i = 0; rope != NO_ROPE && i < h.n_heads + h.n_kv_heads; i++) rotate(qs + i * h.head_dim, cos_sin[rope].data() + t * h.rope[rope].dim, h.rope[rope]);
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, p.start + t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
+        remember(c, p.start + t, ks, ks + k_rows, me);
     });
     attend(p, l, c, qkv.data(), width, false, attn.f.data(), attn.width, h.v_head_dim, me);
     attention_out(a, p.n, me);
@@ -1369,7 +1378,7 @@ void Session::State::multiply_heads(const Matrix& first, Activations& in, size_t
 void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache& c, Worker& me) {
     const Attention& a = l.attn;
     const Rope& r = h.rope[0];
-    const size_t rank = h.kv_lora_rank, key_dim = rank + r.dim, plain = h.head_dim - r.dim, q_width = size_t(h.n_heads) * h.head_dim;
+    const size_t rank = kv.value_dim, key_dim = kv.key_dim, plain = h.head_dim - r.dim, q_width = size_t(h.n_heads) * h.head_dim;
     float *qs = qkv.data(), *keys = qs + p.n * q_width;
     matmul(a.kv_a, normed, p.n, keys, key_dim, nullptr, me);
     if (h.q_lora_rank) {
@@ -1381,15 +1390,16 @@ void Session::State::latent_attention(const Pass& p, const Layer& l, LayerCache&
     }
     matmul(a.q_b, h.q_lora_rank ? q_compressed : normed, p.n, qs, q_width, nullptr, me);
     each_row(p.n, me, [&](size_t t) {
-        const float* cs = cos_sin[0].data() + t * r.dim;
+        auto turn = [&](float* head) {
+            if (h.positions == POSITIONS_ROTARY) rotate(head, cos_sin[0].data() + t * r.dim, r);
+        };
         float* key = keys + t * key_dim;
         k.norm(key, rank, NORM_RMS, h.latent_norm_eps, a.kv_a_norm, key);
-        const bool rotary = h.positions == POSITIONS_ROTARY;
-        if (rotary) rotate(key + rank, cs, r);
-        remember(c, 0, p.start + t, key, key_dim, nullptr, 0, me);
+        turn(key + rank);
+        remember(c, p.start + t, key, nullptr, me);
         for (size_t i = 0; i < h.n_heads; i++) {
             float* query = qs + (t * h.n_heads + i) * h.head_dim;
-            if (rotary) rotate(query + plain, cs, r);
+            turn(query + plain);
             memcpy(q_latent.data() + (t * h.n_heads + i) * key_dim + rank, query + plain, r.dim * 4);
             memcpy(q_plain.row(i * p.n + t), query, plain * 4);
             ready(q_plain, i * p.n + t, plain);
@@ -1407,8 +1417,8 @@ void Session::State::remember_source(const Layer& l, LayerCache& c, size_t n, Wo
     const size_t k_rows = size_t(h.n_kv_heads) * h.head_dim, width = l.cross.kv_a.rows;
     matmul(l.cross.kv_a, normed, n, qkv.data(), width, l.cross_kv_bias, me);
     each_row(n, me, [&](size_t t) {
-        const float *ks = qkv.data() + t * width, *vs = ks + k_rows;
-        for (size_t i = 0; i < h.n_kv_heads; i++) remember(c, i, t, ks + i * h.head_dim, h.head_dim, vs + i * h.v_head_dim, h.v_head_dim, me);
+        const float* ks = qkv.data() + t * width;
+        remember(c, t, ks, ks + k_rows, me);
     });
 }
 
@@ -1427,7 +1437,7 @@ void Session::State::ssru(const Pass& p, const Layer& l, LayerCache& c, Worker& 
             const float *in = qkv.data() + t * 2 * dim, *forget = in + dim;
             float* cell = c.cells.data() + (p.start + t) * dim;
             for (size_t i = run * 64; i < std::min(dim, run * 64 + 64); i++) {
-                const float f = 1 / (1 + std::exp(-forget[i])), before = p.start + t ? cell[i - dim] : 0;
+                const float f = sigmoid(forget[i]), before = p.start + t ? cell[i - dim] : 0;
                 cell[i] = f * before + (1 - f) * in[i];
                 sub.data()[t * dim + i] = std::max(cell[i], 0.f);
             }
@@ -1467,12 +1477,13 @@ static void route(const Header& h, const float* bias, float* scores, float* choi
         for (size_t e = 0; e < n; e++) sum += scores[e] = std::exp(scores[e] - most);
         for (size_t e = 0; e < n; e++) scores[e] /= sum;
     } else
-        for (size_t e = 0; e < n; e++) scores[e] = 1 / (1 + std::exp(-scores[e]));
+        for (size_t e = 0; e < n; e++) scores[e] = sigmoid(scores[e]);
+    auto corrected = [&](size_t e) { return scores[e] + (bias ? bias[e] : 0); };
     if (h.n_groups > 1) {
         for (size_t g = 0; g < h.n_groups; g++) {
             float largest = -INFINITY, second = -INFINITY;
             for (size_t e = g * per_group; e < (g + 1) * per_group; e++) {
-                const float v = scores[e] + (bias ? bias[e] : 0);
+                const float v = corrected(e);
                 if (v > largest) second = largest, largest = v;
                 else if (v > second) second = v;
             }
@@ -1481,9 +1492,9 @@ static void route(const Header& h, const float* bias, float* scores, float* choi
         find_largest(choice, h.n_groups, h.n_groups_used, places);
         std::fill_n(choice, n, 0.f);
         for (size_t i = 0; i < h.n_groups_used; i++)
-            for (size_t e = places[i] * per_group; e < (places[i] + 1) * per_group; e++) choice[e] = scores[e] + (bias ? bias[e] : 0);
+            for (size_t e = places[i] * per_group; e < (places[i] + 1) * per_group; e++) choice[e] = corrected(e);
     } else
-        for (size_t e = 0; e < n; e++) choice[e] = scores[e] + (bias ? bias[e] : 0);
+        for (size_t e = 0; e < n; e++) choice[e] = corrected(e);
     find_largest(choice, n, h.n_experts_used, places);
     float sum = 0;
     for (size_t i = 0; i < h.n_experts_used; i++) sum += scores[places[i]];
@@ -1527,7 +1538,7 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
     if (h.shared_gate) matmul(l.shared_gate, normed, n, routes.data(), 1, nullptr, me);
     feed_forward(l.shared, normed, n, expert_out.data(), me);
     each_row(n, me, [&](size_t t) {
-        const float gate = h.shared_gate ? 1 / (1 + std::exp(-routes.data()[t])) : 1;
+        const float gate = h.shared_gate ? sigmoid(routes.data()[t]) : 1;
         k.scale_add(expert_out.data() + t * dim, gate, sub.data() + t * dim, dim, sub.data() + t * dim);
     });
 }
@@ -1538,15 +1549,15 @@ void Session::State::experts(const Layer& l, size_t n, Worker& me) {
 void Session::State::layers(const Pass& p, Worker& me) {
     const bool pre = h.norm_place == NORM_PRE || h.norm_place == NORM_SANDWICH, post = h.norm_place == NORM_POST;
     auto enter = [&](size_t t, const NormWeights& nw) { // a sublayer's input
-        if (pre && nw.weight) norm(x.row(t), h.dim, nw, normed.row(t));
+        if (pre && nw.weight) norm(x.row(t), nw, normed.row(t));
         else memcpy(normed.row(t), x.row(t), h.dim * 4);
         ready(normed, t, h.dim);
     };
     auto leave = [&](size_t t, const NormWeights& nw, const NormWeights& output_norm) { // the residual sum
         float *to = x.row(t), *from = sub.data() + t * h.dim;
-        if (output_norm.weight) norm(from, h.dim, output_norm, from);
+        if (output_norm.weight) norm(from, output_norm, from);
         k.scale_add(from, h.residual_scale, to, h.dim, to);
-        if (post) norm(to, h.dim, nw, to);
+        if (post) norm(to, nw, to);
     };
     embed(p, me);
     const std::vector<Layer>& all = p.stack.layers;
@@ -1556,18 +1567,18 @@ void Session::State::layers(const Pass& p, Worker& me) {
         LayerCache& c = p.stack.causal ? cache[i] : scratch_cache;
         const bool crossed = l.cross.qkv.data;
         if (l.h.kind == LAYER_SSRU) ssru(p, l, c, me);
-        else if (h.kv_lora_rank) latent_attention(p, l, c, me);
+        else if (kv.latent) latent_attention(p, l, c, me);
         else attention(p, l, c, me);
         each_row(p.n, me, [&](size_t t) {
             if (h.parallel == PARALLEL_TWO_NORMS) enter(t, l.ffn_norm);
             leave(t, l.attn_norm, l.attn_post_norm);
-            if (crossed || !h.parallel) enter(t, crossed ? l.cross_norm : l.ffn_norm);
+            if (!h.parallel) enter(t, crossed ? l.cross_norm : l.ffn_norm);
         });
         if (crossed) {
             cross_attention(p, l, cross[i], me);
             each_row(p.n, me, [&](size_t t) {
                 leave(t, l.cross_norm, {});
-                if (!h.parallel) enter(t, l.ffn_norm);
+                enter(t, l.ffn_norm);
             });
         }
         if (l.h.experts) experts(l, p.n, me);
@@ -1575,7 +1586,7 @@ void Session::State::layers(const Pass& p, Worker& me) {
         each_row(p.n, me, [&](size_t t) {
             leave(t, l.ffn_norm, l.ffn_post_norm);
             if (i + 1 < all.size()) enter(t, all[i + 1].attn_norm);
-            else if (h.final_norm) norm(x.row(t), h.dim, p.stack.final_norm, x.row(t));
+            else if (h.final_norm) norm(x.row(t), p.stack.final_norm, x.row(t));
         });
     }
 }
@@ -1590,7 +1601,7 @@ void Session::State::head(const float* from, size_t n, float* out, Worker& me) {
         matmul(w.head_dense, head_in, n, sub.data(), h.dim, w.head_dense_bias, me);
         each_row(n, me, [&](size_t t) {
             k.activate(sub.data() + t * h.dim, h.dim, h.head_activation, nullptr);
-            norm(sub.data() + t * h.dim, h.dim, w.head_norm, head_in.row(t));
+            norm(sub.data() + t * h.dim, w.head_norm, head_in.row(t));
             ready(head_in, t, h.dim);
         });
     }
@@ -1603,12 +1614,9 @@ void Session::State::head(const float* from, size_t n, float* out, Worker& me) {
     }
     matmul(w.head, head_in, n, out, h.vocab_size, w.head_bias, me);
     if (h.logit_scale == 1 && h.logit_softcap == 0) return;
-    const size_t all = n * h.vocab_size, runs = 4 * me.threads();
-    me.share(runs, [&](size_t run) {
-        for (size_t i = all * run / runs; i < all * (run + 1) / runs; i++) {
-            out[i] *= h.logit_scale;
-            if (h.logit_softcap != 0) out[i] = h.logit_softcap * std::tanh(out[i] / h.logit_softcap);
-        }
+    each_row(n * h.vocab_size, me, [&](size_t i) {
+        out[i] *= h.logit_scale;
+        if (h.logit_softcap != 0) out[i] = soft_cap(out[i], h.logit_softcap);
     });
 }
 
@@ -1618,8 +1626,8 @@ const float* Session::State::forward(const int32_t* tokens, size_t n, Scores wan
     check_tokens(tokens, n, start);
     if (h.n_encoder_layers && !source_length) fail("an encoder-decoder reads a source text first");
     const size_t step = causal ? std::min(n, CHUNK) : n, rows = want == Scores::ALL ? n : want == Scores::LAST;
-    reserve(step, start + n);
-    if (!causal) scratch_cache.resize(n, h);
+    reserve(step, std::max(start + n, source_length));
+    if (!causal) scratch_cache.resize(n, kv);
     const bool whole = want == Scores::ALL || !causal; // hidden states of all tokens
     hidden.resize((whole ? n : 1) * h.dim);
     if (h.head) scores.resize(rows * h.vocab_size);
@@ -1645,8 +1653,8 @@ void Session::State::encode(const int32_t* tokens, size_t n) {
     check_tokens(tokens, n, 0);
     source_length = length = written = 0;
     reserve(n, n);
-    scratch_cache.resize(n, h);
-    for (LayerCache& c : cross) c.resize(n, h);
+    scratch_cache.resize(n, kv);
+    for (LayerCache& c : cross) c.resize(n, kv);
     const Pass p = {w.encoder, tokens, 0, n};
     prepare_rotation(0, n, n);
     run([&](Worker& me) {
@@ -1666,6 +1674,7 @@ void Session::State::run(const std::function<void(Worker&)>& job, size_t n) {
 }
 
 Session::Session(const Model& model, SessionOptions options) {
+    if (!model.header().n_tensors) fail("this checkpoint holds a tokenizer only, nothing to run");
     try {
         state_ = std::make_unique<State>(model, options);
     } catch (const std::bad_alloc&) { fail("not enough memory for a context of %u tokens", options.context ? options.context : std::min(model.header().context, 8192u)); }
@@ -1808,16 +1817,15 @@ struct locus_session {
 namespace {
 // Runs f; on an exception copies its message into error and returns failed.
 template <class R, class F> R guard(R failed, char* error, size_t error_bytes, F f) {
-    const char* message = "unknown error";
-    std::string text;
+    auto say = [&](const char* message) {
+        if (error && error_bytes) snprintf(error, error_bytes, "%s", message);
+        return failed;
+    };
     try {
         return f();
-    } catch (const std::bad_alloc&) { message = "not enough memory"; } catch (const std::exception& e) {
-        text = e.what();
-        message = text.c_str();
-    } catch (...) {}
-    if (error && error_bytes) snprintf(error, error_bytes, "%s", message);
-    return failed;
+    } catch (const std::bad_alloc&) { return say("not enough memory"); } catch (const std::exception& e) {
+        return say(e.what());
+    } catch (...) { return say("unknown error"); }
 }
 const locus::Tokenizer& tokenizer_of(const locus_model* m) {
     if (!m->tokenizer) throw locus::Error("this checkpoint has no tokenizer");
@@ -2269,7 +2277,7 @@ LOCUS_TARGET std::pair<float, float> exponentials(const AttentionTile& a, uint32
         return {-INFINITY, 0.f};
     }
     if (a.softcap != 0)
-        for (size_t i = begin; i < end; i++) s[i] = a.softcap * std::tanh(s[i] / a.softcap);
+        for (size_t i = begin; i < end; i++) s[i] = soft_cap(s[i], a.softcap);
     if (a.bias)
         for (size_t i = begin; i < end; i++) s[i] += a.bias[r][from + int64_t(i)];
     if (a.slope)

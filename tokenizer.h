@@ -192,7 +192,7 @@ private:
         uint64_t begin, end;
         const char* name;
     };
-    void check_array(std::vector<Part>& parts, const char* name, uint32_t offset, uint64_t count, uint64_t width) const;
+    void check_array(std::vector<Part>& parts, const char* name, uint32_t& offset, uint64_t count, uint64_t width) const;
     std::vector<int32_t> ids(const char* name, uint32_t offset, uint32_t count) const;
     void read_texts();
     void read_merges();
@@ -266,8 +266,8 @@ inline const char* Tokenizer::kind_name() const {
     return names[h_.kind];
 }
 
-inline void Tokenizer::check_array(std::vector<Part>& parts, const char* name, uint32_t offset, uint64_t count, uint64_t width) const {
-    if (!count) return;
+inline void Tokenizer::check_array(std::vector<Part>& parts, const char* name, uint32_t& offset, uint64_t count, uint64_t width) const {
+    if (!count) return void(offset = 0); // no address is made from what nothing bounds
     if (offset % 4 || offset < sizeof h_ || offset > bytes_ || count > (bytes_ - offset) / width)
         tokenizer_error(std::string(name) + ": " + std::to_string(count) + " of " + std::to_string(width) + " bytes at " + std::to_string(offset) + " do not fit in a section of " + std::to_string(bytes_) + " bytes");
     parts.push_back({offset, offset + count * width, name});
@@ -312,7 +312,6 @@ inline Tokenizer::Tokenizer(const uint8_t* data, size_t bytes) : data_(data), by
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
     for (size_t i = 1; i < parts.size(); ++i)
         if (parts[i].begin < parts[i - 1].end) tokenizer_error(std::string(parts[i - 1].name) + " and " + parts[i].name + " overlap at byte " + std::to_string(parts[i].begin));
-    if (!h_.chat_template_bytes) h_.chat_template = 0;
     ends_ = ids("ends", h_.ends, h_.n_ends);
     prefix_ = ids("prefix", h_.prefix, h_.n_prefix);
     suffix_ = ids("suffix", h_.suffix, h_.n_suffix);
@@ -333,6 +332,12 @@ inline Tokenizer::Tokenizer(const uint8_t* data, size_t bytes) : data_(data), by
     }
 }
 
+inline int byte_named(std::string_view t) { // <0x00> to <0xFF>, -1: none of them
+    const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+    if (t.size() != 6 || t.substr(0, 3) != "<0x" || t[5] != '>' || digit(t[3]) < 0 || digit(t[4]) < 0) return -1;
+    return digit(t[3]) * 16 + digit(t[4]);
+}
+
 inline void Tokenizer::read_texts() {
     const uint32_t n = h_.n_tokens;
     if (u32(h_.text_offsets, 0)) tokenizer_error("the first text does not start at 0");
@@ -350,10 +355,9 @@ inline void Tokenizer::read_texts() {
         if ((type & 15) > TOKEN_UNUSED || type & ~(15 | TOKEN_LSTRIP | TOKEN_RSTRIP)) tokenizer_error("token " + std::to_string(id) + " has type " + std::to_string(type));
         const std::string_view t = text(id);
         if ((type & 15) == TOKEN_BYTE) {
-            const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
-            if (t.size() != 6 || t.substr(0, 3) != "<0x" || digit(t[3]) < 0 || digit(t[4]) < 0 || t[5] != '>')
-                tokenizer_error("token " + std::to_string(id) + " is a byte named '" + std::string(t.substr(0, 16)) + "', expected <0x00> to <0xFF>");
-            byte_ids_[digit(t[3]) * 16 + digit(t[4])] = int32_t(id);
+            const int byte = byte_named(t);
+            if (byte < 0) tokenizer_error("token " + std::to_string(id) + " is a byte named '" + std::string(t.substr(0, 16)) + "', expected <0x00> to <0xFF>");
+            byte_ids_[byte] = int32_t(id);
         }
         if (h_.kind == TOKENIZER_UNIGRAM) {
             const float s = score(id);
@@ -464,7 +468,7 @@ inline int32_t Tokenizer::find(std::string_view t) const {
 inline std::string Tokenizer::bytes(int32_t id) const {
     if (id < 0 || uint32_t(id) >= h_.n_tokens) throw Error("token " + std::to_string(id) + " is not in a vocabulary of " + std::to_string(h_.n_tokens));
     const std::string_view t = text(size_t(id));
-    if (type(id) == TOKEN_BYTE) return std::string(1, char(std::find(std::begin(byte_ids_), std::end(byte_ids_), id) - byte_ids_));
+    if (type(id) == TOKEN_BYTE) return std::string(1, char(byte_named(t)));
     if (type(id) == TOKEN_CONTROL || h_.kind == TOKENIZER_BYTE_BPE) return std::string(t);
     if (h_.kind == TOKENIZER_WORDPIECE) return std::string(t.size() > 2 && t.substr(0, 2) == "##" ? t.substr(2) : t);
     std::string out;
@@ -1606,18 +1610,21 @@ inline uint16_t unicode::class_of(uint32_t c) {
     return *(std::upper_bound(std::begin(CLASSES), std::end(CLASSES), c << 11 | 2047) - 1) & 2047;
 }
 
+// The last of a table's runs, `width` numbers each, that starts at c or before.
+template <size_t N> const int32_t* run_of(const int32_t (&table)[N], size_t width, uint32_t c) {
+    size_t from = 0, to = N / width;
+    while (to - from > 1) (uint32_t(table[width * ((from + to) / 2)]) <= c ? from : to) = (from + to) / 2;
+    return table + width * from;
+}
+
 inline uint32_t unicode::lower(uint32_t c) {
-    size_t from = 0, to = std::size(LOWER) / 4; // the last run that starts at c or before
-    while (to - from > 1) (uint32_t(LOWER[4 * ((from + to) / 2)]) <= c ? from : to) = (from + to) / 2;
-    const int32_t* run = LOWER + 4 * from;
+    const int32_t* run = run_of(LOWER, 4, c);
     return c >= uint32_t(run[0]) && c <= uint32_t(run[1]) && (c - uint32_t(run[0])) % uint32_t(run[2]) == 0 ? c + uint32_t(run[3]) : c;
 }
 
 // Canonical combining class: how a mark is placed. Marks of different classes may stand in any order.
 inline uint32_t unicode::combining_class(uint32_t c) {
-    size_t from = 0, to = std::size(COMBINING) / 2;
-    while (to - from > 1) (uint32_t(COMBINING[2 * ((from + to) / 2)]) <= c ? from : to) = (from + to) / 2;
-    return uint32_t(COMBINING[2 * from + 1]);
+    return uint32_t(run_of(COMBINING, 2, c)[1]);
 }
 
 inline unicode::Normalizer::Normalizer() {

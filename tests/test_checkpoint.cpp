@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <functional>
+#include <sys/stat.h>
 
 using namespace locus;
 
@@ -65,6 +66,12 @@ const std::function<std::vector<uint8_t>()> smalls[] = {
 TEST_CASE("what is not a checkpoint is named") {
     CHECK(error_of_path("/no/such/file.bin") == "/no/such/file.bin: No such file or directory");
     CHECK(error_of_path("/tmp") == "/tmp: not a regular file, expected a checkpoint");
+    { // a pipe that nobody writes to
+        const TemporaryFile pipe({});
+        remove(pipe.path.c_str());
+        REQUIRE(mkfifo(pipe.path.c_str(), 0600) == 0);
+        CHECK(error_of_path(pipe.path) == pipe.path + ": not a regular file, expected a checkpoint");
+    }
     CHECK(error_of({}) == "not a Locus checkpoint (the file is empty)");
     CHECK(error_of(text("Once upon a time there was a text file.")) == "not a Locus checkpoint");
     CHECK(error_of(text("GGUF\x03")).find("a GGUF file, convert it first: python3 tools/convert.py ") == 0);
@@ -100,6 +107,27 @@ TEST_CASE("header fields out of range are named with what was expected") {
     CHECK(error_of_change([](Checkpoint& c) { c.h.dim = 64; }).find("tensor embed.tokens has layout 1 and shape 1 x [101, 72], expected 1 and 1 x [101, 72]") != 0);
     CHECK(error_of_change([](Checkpoint& c) { c.layers[1].rope = 1; }).find("layer 1's header (kind 0, rope 1, ") == 0);
     CHECK(error_of_change([](Checkpoint& c) { c.layers[0].attn_scale = NAN; }).find("layer 0's header (") == 0);
+}
+
+TEST_CASE("features that have no meaning together are refused") {
+    auto error_with = [](const std::function<void(Checkpoint&)>& features) {
+        Checkpoint c;
+        features(c);
+        c.fill();
+        return error_of(c.bytes());
+    };
+    CHECK(error_with([](Checkpoint& c) { c.h.n_encoder_layers = 1; }) == "");
+    CHECK(error_with([](Checkpoint& c) { c.h.n_encoder_layers = 1, c.h.kv_lora_rank = 16, c.h.rope[0].dim = 8; }) == "header field kv_lora_rank is 16, expected 0 to 0");
+    CHECK(error_with([](Checkpoint& c) { c.h.n_encoder_layers = 1, c.h.parallel = PARALLEL_TWO_NORMS; }) == "header field parallel is 1, expected 0 to 0");
+    CHECK(error_with([](Checkpoint& c) { c.h.n_encoder_layers = 1, c.h.norm_place = NORM_OUTPUT; }) == "header field norm_place is 3, expected 0 to 1");
+    auto layers = [](LayerHeader l, uint32_t norm_place) {
+        return [=](Checkpoint& c) { c.h.norm_place = norm_place, c.layers.resize(2, l); };
+    };
+    const LayerHeader no_norm = {LAYER_ATTENTION, 0, 0, 0, 1, 0.2f, {}}, recurrent = {LAYER_SSRU, 0, 0, 0, 0, 0.2f, {}}, windowed = {LAYER_SSRU, 0, 9, 0, 0, 0.2f, {}};
+    CHECK(error_with(layers(no_norm, NORM_PRE)) == "");
+    CHECK(error_with(layers(no_norm, NORM_POST)).find("layer 0's header (kind 0, rope 0, window 0, experts 0, skip_attn_norm 1, ") == 0);
+    CHECK(error_with(layers(recurrent, NORM_PRE)) == "");
+    CHECK(error_with(layers(windowed, NORM_PRE)).find("layer 0's header (kind 1, rope 0, window 9, ") == 0);
 }
 
 TEST_CASE("the directory's tensors must be there once, in shape, in the file and apart") {

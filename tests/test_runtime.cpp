@@ -380,6 +380,7 @@ TEST_CASE("the scores are the same, bit for bit, over several spans of keys") {
             const std::vector<float> whole = last(n, 1);
             CHECK(whole == last(n, 2));
             CHECK(whole == last(1, 2));
+            CHECK(whole == last(35, 2)); // from 490 on: the first tile's keys end before the second span, that the work is split for
             CHECK(whole == last(37, 1));
         }
 }
@@ -657,6 +658,16 @@ TEST_CASE("two sessions on one model run in two threads") {
     std::thread a(work, 0), b(work, 1);
     a.join(), b.join();
     CHECK(results[0] == results[1]);
+}
+
+TEST_CASE("a buffer that cannot grow keeps what it has") {
+    Buffer<float> b;
+    b.resize(1 << 20); // so large that freed memory is gone
+    b.data()[7] = 3;
+    volatile size_t too_many = SIZE_MAX / 16;
+    CHECK_THROWS_AS(b.resize(too_many), std::bad_alloc);
+    CHECK(b.size() == 1 << 20);
+    CHECK(b.data()[7] == 3);
 }
 
 TEST_CASE("a team of threads does each item of each step once, and a step after the one before") {

@@ -268,6 +268,10 @@ TEST_CASE("tokenizer: SentencePiece BPE puts a space in front, falls back to byt
     Section no_bytes = small_spm();
     no_bytes.h.byte_fallback = 0;
     CHECK(Loaded(no_bytes)->encode("\u00e9\u00e8", false) == Ids{space, 0}); // unknown neighbours are one
+    Section twice = small_spm();
+    twice.texts[3 + 'x'] = "<0x79>"; // two tokens for one byte
+    CHECK(Loaded(twice)->bytes(3 + 'x') == "y");
+    CHECK(Loaded(twice)->bytes(3 + 'y') == "y");
     Section first = small_spm();
     first.h.space_prefix = PREFIX_FIRST;
     CHECK(Loaded(first)->encode("a<s>a", false, true) == Ids{space, a, 1, a});
