@@ -327,6 +327,7 @@ typedef struct locus_session locus_session;
 locus_model* locus_model_open(const char* path, char* error, size_t error_bytes);   // error may be NULL
 void locus_model_close(locus_model* model);                                         // NULL is allowed; after its sessions
 uint32_t locus_vocab_size(const locus_model* model);
+uint32_t locus_width(const locus_model* model); // floats that locus_forward() gives
 // Token ids of UTF-8 text of n bytes, with the special tokens the model expects in front; writes at most max, returns how many there are, or -1.
 int64_t locus_encode(const locus_model* model, const char* text, size_t n, int32_t* ids, size_t max, char* error, size_t error_bytes);
 // Bytes of one token as text; writes at most max (no NUL), returns how many there are, or -1.
@@ -335,8 +336,8 @@ int32_t locus_end_token(const locus_model* model);                              
 
 locus_session* locus_session_open(const locus_model* model, uint32_t context, uint32_t threads, char* error, size_t error_bytes); // 0: defaults
 void locus_session_close(locus_session* session);
-// Reads n tokens; returns the last one's scores, [vocab_size] (of a model without a head its hidden state, [dim]), valid until the next call;
-// NULL on failure.
+// Reads n tokens; returns the last one's scores, [vocab_size], or of a model without a head its hidden state, [dim]: locus_width() floats, valid
+// until the next call. NULL on failure.
 const float* locus_forward(locus_session* session, const int32_t* tokens, size_t n, char* error, size_t error_bytes);
 int locus_rewind(locus_session* session, size_t length, char* error, size_t error_bytes); // 0, or -1
 #ifdef __cplusplus

@@ -175,7 +175,7 @@ float soft_cap(float x, float cap) { return cap * std::tanh(x / cap); } // Bello
 #define LOCUS_TARGET
 #define LOCUS_ISA scalar
 #define LOCUS_LEVEL 0
-#include __FILE__
+#include "runtime.cpp"
 #if defined(__x86_64__)
 #undef LOCUS_TARGET
 #undef LOCUS_ISA
@@ -183,14 +183,14 @@ float soft_cap(float x, float cap) { return cap * std::tanh(x / cap); } // Bello
 #define LOCUS_TARGET __attribute__((target("avx2,fma,f16c")))
 #define LOCUS_ISA avx2
 #define LOCUS_LEVEL 1
-#include __FILE__
+#include "runtime.cpp"
 #undef LOCUS_TARGET
 #undef LOCUS_ISA
 #undef LOCUS_LEVEL
 #define LOCUS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")))
 #define LOCUS_ISA avx512
 #define LOCUS_LEVEL 2
-#include __FILE__
+#include "runtime.cpp"
 #endif
 
 namespace locus {
@@ -1844,6 +1844,10 @@ locus_model* locus_model_open(const char* path, char* error, size_t error_bytes)
 }
 void locus_model_close(locus_model* model) { delete model; }
 uint32_t locus_vocab_size(const locus_model* model) { return model->model.header().vocab_size; }
+uint32_t locus_width(const locus_model* model) {
+    const locus::Header& h = model->model.header();
+    return h.head ? h.vocab_size : h.dim;
+}
 int64_t locus_encode(const locus_model* model, const char* text, size_t n, int32_t* ids, size_t max, char* error, size_t error_bytes) {
     return guard<int64_t>(-1, error, error_bytes, [&] {
         const std::vector<int32_t> all = tokenizer_of(model).encode(std::string_view(text, n));

@@ -225,6 +225,7 @@ TEST_CASE("the C interface reports errors and throws nothing") {
     locus_model* model = locus_model_open(file.path.c_str(), error, sizeof error);
     REQUIRE(model);
     CHECK(locus_vocab_size(model) == 101);
+    CHECK(locus_width(model) == 101);
     CHECK(locus_end_token(model) == -1);
     CHECK(locus_encode(model, "a", 1, nullptr, 0, error, sizeof error) == -1);
     CHECK(std::string(error) == "this checkpoint has no tokenizer");
@@ -241,5 +242,13 @@ TEST_CASE("the C interface reports errors and throws nothing") {
     CHECK(std::vector<float>(scores, scores + 101) == first);
     CHECK(locus_forward(session, ids, 0, error, sizeof error) == nullptr);
     locus_session_close(session);
+    locus_model_close(model);
+    Checkpoint headless;
+    headless.h.head = HEAD_NONE;
+    headless.fill();
+    const TemporaryFile vectors(headless.bytes());
+    model = locus_model_open(vectors.path.c_str(), nullptr, 0);
+    REQUIRE(model);
+    CHECK(locus_width(model) == headless.h.dim);
     locus_model_close(model);
 }

@@ -14,6 +14,9 @@ class Embed(unittest.TestCase):
             with open(os.path.join(folder, "app.cpp"), "w") as f: f.write(source)
             command = re.search(r"^g\+\+ .*app\.cpp.*$", readme, re.M).group(0).split()
             subprocess.run([os.environ.get("CXX", "g++"), *command[1:], "-o", "app"], cwd=folder, check=True)
+            os.mkdir(os.path.join(folder, "lib"))
+            for name in ("runtime.cpp", "model.h", "tokenizer.h"): os.rename(os.path.join(folder, name), os.path.join(folder, "lib", name))
+            subprocess.run([os.environ.get("CXX", "g++"), "-std=c++17", "-fsyntax-only", "-Ilib", "app.cpp", "lib/runtime.cpp"], cwd=folder, check=True)
             model = fixture.make("llama", os.path.join(folder, "model.bin"))
             got = subprocess.run([os.path.join(folder, "app"), model, "hello"], check=True, capture_output=True, timeout=60).stdout
             want = subprocess.run([os.path.join(fixture.ROOT, "run"), model, "-p", "hello", "-n", "50", "-t", "0"], check=True, capture_output=True, timeout=60).stdout

@@ -113,7 +113,11 @@ class Positions(unittest.TestCase):
         empty = os.path.join(self.folder.name, "empty")
         os.mkdir(empty)
         p = subprocess.run([POSITIONS, self.models, self.docs, "more"], capture_output=True, text=True, timeout=60)
-        self.assertEqual((p.returncode, p.stderr), (1, "positions: expected at most two arguments: positions [MODELS [PAGES]]\n"))
+        self.assertEqual((p.returncode, p.stderr), (1, "positions: expected at most two folders: positions [MODELS [PAGES]]\n"))
+        with tempfile.TemporaryDirectory() as folder:
+            for name in os.listdir(self.models): os.symlink(os.path.join(self.models, "masked.bin" if name == "rotary.bin" else name), os.path.join(folder, name))
+            p = subprocess.run([POSITIONS, folder, os.path.join(folder, "docs")], capture_output=True, text=True, timeout=60)
+            self.assertEqual((p.returncode, p.stderr), (1, f"positions: {folder}/rotary.bin: not a decoder with such positions\n"))
         for models in (empty, "missing"):
             p = subprocess.run([POSITIONS, models, self.docs], capture_output=True, text=True, timeout=60)
             self.assertEqual(p.returncode, 1)

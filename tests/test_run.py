@@ -292,6 +292,17 @@ class Chat(Case):
         self.fails(1, r"no chat template", self.bert, "--chat", "-p", "hi")
 
 
+class Overwriting(Case):
+    def test_what_is_read_is_not_written(self):
+        text = self.write("text", b"hello world")
+        os.symlink(self.llama, self.path("link.bin"))
+        for mode in ("--logits", "--moments", "--attention"):
+            before = self.read("llama.bin")
+            for model, name in ((self.llama, self.llama), (self.llama, self.path("link.bin")), (self.path("link.bin"), self.llama), (self.llama, text)):
+                self.fails(2, f"{mode}: .* would be lost: it is read as well", model, mode, name, "-f", text)
+            self.assertEqual((self.read("llama.bin"), self.read("text")), (before, b"hello world"))
+
+
 class Changes(Case):
     def start(self):
         path = fixture.make("llama", self.path("model.bin"), max_position_embeddings=256)

@@ -83,7 +83,7 @@ struct Subject {
 };
 
 using Subjects = std::deque<Subject>;
-enum : size_t { NONE, SINUSOIDAL, LEARNED, ROTARY }; // of the decoders
+enum : size_t { NONE, SINUSOIDAL, LEARNED, ROTARY }; // of the decoders, as in Positions
 
 SessionOptions exact(size_t context = 0) { // keys as they are, so that what should be equal is
     SessionOptions options;
@@ -644,6 +644,10 @@ void own_models(const std::string& models, const std::string& pages) {
     Subjects decoders, encoders;
     for (const char* name : {"none", "sinusoidal", "learned", "rotary"}) decoders.emplace_back(models, name);
     for (const char* name : {"masked-none", "masked"}) encoders.emplace_back(models, name);
+    for (size_t i = 0; i < decoders.size(); i++)
+        if (decoders[i].header().positions != i || !decoders[i].header().causal) throw Error(decoders[i].path + ": not a decoder with such positions");
+    for (const Subject& s : encoders)
+        if (s.header().causal || (s.header().positions == POSITIONS_NONE) != (&s == &encoders[0])) throw Error(s.path + ": not an encoder with such positions");
     for (const Subject& s : decoders)
         if (s.header().context != decoders[NONE].header().context) throw Error(s.path + ": trained on windows of another length than " + decoders[NONE].path);
     std::vector<const Subject*> all;
@@ -693,7 +697,7 @@ int main(int argc, char** argv) {
     try {
         // with AVX2 where there is more too: another set of kernels adds in another order, and the last digits with it
         if (std::string(isa_name()) == "avx512") setenv("LOCUS_ISA", "avx2", 1);
-        if (argc > 3) throw Error("expected at most two arguments: positions [MODELS [PAGES]]");
+        if (argc > 3 || (argc > 1 && argv[1][0] == '-')) throw Error("expected at most two folders: positions [MODELS [PAGES]]");
         const std::string models = argc > 1 ? argv[1] : "models/positions", pages = argc > 2 ? argv[2] : "docs";
         own_models(models, pages);
         real_models(models + "/..", pages);

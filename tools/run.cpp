@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -36,9 +37,9 @@ using namespace locus;
 namespace {
 
 constexpr const char* RELEASE = "0.1.0";
-constexpr const char* HELP = R"(run MODEL.bin [switches]          text in: -p TEXT, -f FILE, or standard input (without its last line break)
+constexpr const char* HELP = R"(run MODEL.bin [switches]          text in: -p TEXT, -f FILE, or standard input (less a prompt's last newline)
 generate   -n N               tokens (default: until the end token or the context is full)
-           -t TEMPERATURE     0 takes the likeliest token (default 0.8; --chat, encoder-decoder: 0 without -s)
+           -t TEMPERATURE     0: likeliest (default 0.8; --chat, translation: 0 unless -s or a limit is set)
            --top-k K  --top-p P  --min-p P  --repeat-penalty X     (default: --top-p 0.95, the others off)
            -s SEED            repeats a run (default: random, printed)
            --stop TEXT        ends before this text; may be given several times
@@ -47,7 +48,7 @@ generate   -n N               tokens (default: until the end token or the contex
            --decoder-ids "1"  what an encoder-decoder's answer begins with
 chat       --chat             one answer to -p or -f, else a turn for each line of standard input
            --system TEXT      system message
-vectors    --embed            one sentence vector a line, for each line of the text
+vectors    --embed            one sentence vector a line, for each line of the text (its first -c tokens)
            --fill TEXT        likeliest words for each [MASK]
            --similar WORD     nearest words in the embedding table
            --analogy "king - man + woman"
@@ -60,7 +61,7 @@ other      --tokenize         token ids of the text
            --info             what the checkpoint holds
            --bench            speed; the last line is JSON
            -c CONTEXT         most tokens held (default: the model's, at most 8192)
-           -j THREADS         (default: the processor's cores)
+           -j THREADS         (default and most: the processor's cores)
            --exact-cache      keys and values in f32 also where the weights are not
            --positions WHAT   for experiments: none, sinusoidal, rotary or alibi
            --rope-scaling linear, ntk or yarn  --rope-factor F     F times the context, without training
@@ -144,6 +145,7 @@ const std::map<std::string, std::set<std::string>> MODES = {
 };
 
 const std::set<std::string> NO_SESSION = {"--similar", "--analogy", "--tokenize", "--info"};
+const std::set<std::string> WRITES_FILE = {"--logits", "--moments", "--attention"};
 const std::set<std::string> NAMES_FILE = {"--logits", "--ppl", "--divergence", "--moments", "--attention"};
 const std::set<std::string> NAMES_TEXT = {"--fill", "--similar", "--analogy"};
 
@@ -882,6 +884,11 @@ int run(int argc, char** argv) {
         options.sampler.seed = random();
     }
     const Program program(options, start);
+    if (WRITES_FILE.count(options.mode))
+        for (const std::string& input : {options.model, options.file.value_or("")}) {
+            std::error_code none; // where one of them does not exist, they are not the same
+            if (std::filesystem::equivalent(options.argument, input, none)) throw UsageError(options.mode + ": " + options.argument + " would be lost: it is read as well");
+        }
     // a small model's first word decides, and a translation should be the likeliest: not by dice
     if (!options.sampled && (options.mode == "--chat" || program.header().n_encoder_layers)) options.sampler.temperature = 0;
     const std::string& mode = options.mode;
