@@ -15,7 +15,7 @@ def run(*arguments):
 
 HELD_OUT = os.path.join(ROOT, "models", "positions", "held-out.txt")
 # of its first 2,048 tokens by PyTorch, float32, before the weights became q8
-LOSSES = {"tales": 3.493734, "positions/none": 4.083962, "positions/sinusoidal": 3.864888, "positions/learned": 3.970641, "positions/rotary": 3.756267}
+LOSSES = {"tales": 3.263255, "positions/none": 4.083962, "positions/sinusoidal": 3.864888, "positions/learned": 3.970641, "positions/rotary": 3.756267}
 
 
 class Models(unittest.TestCase):
