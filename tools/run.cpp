@@ -920,6 +920,8 @@ int main(int argc, char** argv) {
     interrupt.sa_flags = int(SA_RESETHAND); // the second Ctrl-C ends the program at once
     sigaction(SIGINT, &interrupt, nullptr);
     std::signal(SIGBUS, [](int) { // reading a page of the mapped file failed
+        static std::atomic_flag said = ATOMIC_FLAG_INIT; // each thread that reads the file comes here
+        while (said.test_and_set()) pause();
         static const char text[] = "run: the checkpoint was cut or became unreadable while it was in use\n";
         [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
         std::_Exit(1);
