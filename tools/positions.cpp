@@ -291,10 +291,12 @@ void order(Page& page, const Subjects& decoders, const Subjects& encoders) {
 
 constexpr size_t STRETCH = 8, WINDOWS = 16;
 
+size_t window_step(size_t tokens, size_t longest) { return (tokens - longest - 1) / WINDOWS; } // from a window's beginning to the next one's
+
 // Mean loss after 1, 2, ... window tokens of text, over windows that begin at the same places whatever their length. The model forgets all
 // after every piece tokens.
 std::vector<double> losses(const Subject& s, const Ids& text, size_t window, size_t piece, SessionOptions options) {
-    const size_t longest = STRETCH * s.header().context, step = (text.size() - longest - 1) / WINDOWS, part = 256;
+    const size_t longest = STRETCH * s.header().context, step = window_step(text.size(), longest), part = 256;
     options.context = uint32_t(piece);
     Session session(s.model, options);
     std::vector<double> sum(window);
@@ -318,7 +320,7 @@ void length(Page& page, const Subjects& decoders, const std::string& text) {
     const size_t tokens = decoders[0].ids(text).size();
     page.say(format("Loss (nats a token) on text that no model was trained on, the first %zu tokens of one book: %zu windows of %zu tokens, %zu times the trained length of %zu. A new window begins every %zu tokens, so "
                     "that they overlap; shorter windows are their beginnings. What needs no training is a switch of `./run`: `--extend`, and `--rope-scaling linear`, `ntk` or `yarn` with `--rope-factor`.",
-        tokens, WINDOWS, longest, STRETCH, trained, (tokens - longest - 1) / WINDOWS));
+        tokens, WINDOWS, longest, STRETCH, trained, window_step(tokens, longest)));
     struct Way {
         std::string name;
         std::map<size_t, std::vector<double>> by_factor; // losses by position; factor 0: the same at any length
